@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From samples to figures and plans. Pure functions: no files, no clock.
+
+mod plan;
+mod savings;
+mod shares;
+
+pub use plan::{Move, Page, Plan, Room, plan};
+pub use savings::{Savings, full_scan_seconds};
+pub use shares::{NodeShare, Policy, Sharer, node_shares};

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The command line; its texts are the manual.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// See and fix the placement of merged (KSM) pages on machines with several
+/// NUMA nodes.
+///
+/// Linux's KSM merges equal pages of processes and virtual machines and keeps
+/// whichever copy it scans last, so all merged pages can end on one node, near
+/// for one tenant and far for its twin. nuksm shows where they are and moves
+/// them to where they should be, on any kernel that has KSM.
+#[derive(Debug, Parser)]
+#[command(version, after_help = "Start with `nuksm doctor`: it says what is missing on this machine.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show KSM's settings, savings and scan speed, and where merged pages are.
+    ///
+    /// Savings are bytes freed less KSM's own records; zero pages stand apart.
+    /// Nodes and tenants (processes with mergeable memory; virtual machines,
+    /// containers and services by their names) need root.
+    #[command(after_help = "Example: nuksm status --watch 5")]
+    Status(StatusArgs),
+    /// Show which tenants share merged pages with which, and over which nodes.
+    #[command(after_help = "Example: nuksm sharing --json | jq '.pairs[] | select(.pages > 1000)'")]
+    Sharing(SharingArgs),
+    /// Move merged pages to the nodes where their sharers should find them.
+    ///
+    /// Runs until SIGINT or SIGTERM, a pass every --interval; --once does one
+    /// pass. Each pass looks at all shared pages, plans with as few moves as
+    /// possible, keeps to the free memory of each node (above its high
+    /// watermark), moves pages in batches at --rate, and reports what moved,
+    /// what the kernel refused, and each tenant's local share before and
+    /// after. Merging itself is left as it is, and so are KSM's settings.
+    ///
+    /// A tenant is local to the node its threads are bound to or use most CPU
+    /// time on; when they wander, its pages follow after three passes.
+    ///
+    /// A page counts once for each tenant that maps it, however often; pages
+    /// that KSM has not merged are never touched.
+    #[command(
+        after_help = "Examples:\n  nuksm place --once --dry-run\n  nuksm place --policy priority --interval 30 --rate 128MiB"
+    )]
+    Place(PlaceArgs),
+    /// Run an unmodified program with merging switched on for all its memory.
+    ///
+    /// Uses `PR_SET_MEMORY_MERGE` of prctl(2), Linux 6.4; from 6.7 on the setting
+    /// passes to the program (and its children), before that nuksm says so and
+    /// runs nothing. KSM itself must be running for pages to be merged.
+    #[command(after_help = "Example: nuksm exec -- ./solver --size 4G")]
+    Exec(ExecArgs),
+    /// Find out why nothing merges or moves here, and what to do about it.
+    ///
+    /// Exit status 0 only when nothing stands in the way of merging and
+    /// placing.
+    #[command(after_help = "Example: nuksm doctor && nuksm place --once")]
+    Doctor(DoctorArgs),
+}
+
+/// Options of `status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    pub json: bool,
+    /// Repeat every SECONDS (2 when none are given) until interrupted.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
+    pub watch: Option<Duration>,
+}
+
+/// Options of `sharing`.
+#[derive(Debug, Args)]
+pub struct SharingArgs {
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `place`.
+#[derive(Debug, Args)]
+pub struct PlaceArgs {
+    /// Which node should hold which part of the pages tenants share.
+    #[arg(long, value_enum, default_value_t = PolicyName::Fair)]
+    pub policy: PolicyName,
+    /// One pass, then end.
+    #[arg(long)]
+    pub once: bool,
+    /// Plan and report, but move nothing; one pass.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Time between two passes.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds, conflicts_with_all = ["once", "dry_run"])]
+    pub interval: Duration,
+    /// Pages (a number) or memory (`64MiB`) moved per second at the most.
+    #[arg(long, value_name = "RATE", default_value = "256MiB")]
+    pub rate: Rate,
+    /// Move only pages that process PID shares; may be repeated.
+    #[arg(long, value_name = "PID")]
+    pub pid: Vec<u32>,
+    /// Leave alone all pages that process PID shares; may be repeated.
+    #[arg(long, value_name = "PID")]
+    pub exclude: Vec<u32>,
+    /// Print one JSON object per pass, a line each.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `exec`.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// Options of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The policies by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PolicyName {
+    /// Evenly over the nodes that have a sharer.
+    Fair,
+    /// By nice value: in proportion to 1/(nice + 21) of the sharers.
+    Priority,
+}
+
+impl PolicyName {
+    /// The word for it on the command line and in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fair => "fair",
+            Self::Priority => "priority",
+        }
+    }
+}
+
+impl From<PolicyName> for model::Policy {
+    fn from(name: PolicyName) -> Self {
+        match name {
+            PolicyName::Fair => Self::Fair,
+            PolicyName::Priority => Self::Priority,
+        }
+    }
+}
+
+/// Pages per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate(pub u64);
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let hint = || {
+            format!("{text:?} is no rate: write pages per second (5000) or MiB per second (64MiB), above 0")
+        };
+        let (number, bytes) = match text.strip_suffix("MiB") {
+            Some(number) => (number, Some(1 << 20)),
+            None => (text, None),
+        };
+        let number: u64 = number.parse().map_err(|_| hint())?;
+        let pages = match bytes {
+            Some(unit) => number.checked_mul(unit).ok_or_else(hint)? / pagemap::page_size(),
+            None => number,
+        };
+        if pages == 0 { Err(hint()) } else { Ok(Self(pages)) }
+    }
+}
+
+/// Seconds, at least one: less would only keep a CPU busy.
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<u64>() {
+        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!("{text:?} is no interval: write whole seconds, 1 or more")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn rates_in_pages_and_in_memory() {
+        assert_eq!("5000".parse(), Ok(Rate(5000)));
+        assert_eq!("64MiB".parse(), Ok(Rate((64 << 20) / pagemap::page_size())));
+        for bad in ["0", "0MiB", "-1", "fast", "64GiB", "MiB", "99999999999999999999", "99999999999999999MiB"]
+        {
+            let message = bad.parse::<Rate>().unwrap_err();
+            assert!(message.contains("pages per second (5000)"), "{bad}: {message}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_before_anything_happens() {
+        let parse =
+            |line: &str| Cli::try_parse_from(line.split(' ')).map(|_| ()).map_err(|error| error.to_string());
+        assert!(parse("nuksm place --once --policy priority --pid 1 --pid 2").is_ok());
+        assert!(parse("nuksm exec -- sh -c true").is_ok());
+        assert!(parse("nuksm exec sh -c true").is_ok());
+        for (line, word) in [
+            ("nuksm place --rate fast", "no rate"),
+            ("nuksm place --interval 0", "no interval"),
+            ("nuksm place --once --interval 3", "cannot be used with"),
+            ("nuksm place --pid self", "invalid"),
+            ("nuksm place --policy random", "fair, priority"),
+            ("nuksm exec", "required"),
+        ] {
+            let message = parse(line).unwrap_err();
+            assert!(message.contains(word), "{line}: {message}");
+        }
+    }
+}

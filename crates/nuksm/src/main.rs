@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `nuksm`: see and fix the placement of merged pages.
+
+mod cli;
+mod doctor;
+mod exec;
+mod output;
+mod place;
+mod privilege;
+mod sharing;
+mod status;
+mod stop;
+mod tenants;
+mod view;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match run(cli::Cli::parse()) {
+        Ok(code) => code,
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nuksm: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
+    let root = sysroot::Root::default();
+    match cli.command {
+        cli::Command::Status(args) => status::run(&root, &args),
+        cli::Command::Sharing(args) => sharing::run(&root, &args),
+        cli::Command::Place(args) => place::run(&root, &args),
+        cli::Command::Exec(args) => exec::run(&args),
+        cli::Command::Doctor(args) => doctor::run(&root, &args),
+    }
+}

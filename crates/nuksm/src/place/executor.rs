@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Carrying a plan out: in batches, at a bounded rate, and never moving a page
+//! that stopped being a merged one since the plan was made.
+
+use crate::stop::Stop;
+use crate::tenants::{self, Tenant};
+use pagemap::{Mapping, Outcome, Pagemap, Refusal, move_to_node};
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+use sysroot::Root;
+
+/// Pages handed to the kernel at once: a few milliseconds of work, so that a
+/// signal is answered at once and the rate is kept smoothly.
+const BATCH: usize = 512;
+
+/// How often progress is shown on a terminal.
+const PROGRESS: Duration = Duration::from_secs(2);
+
+/// One page to be moved.
+#[derive(Debug, Clone, Copy)]
+pub struct Task {
+    /// The mapping through which the kernel is told.
+    pub mapping: Mapping,
+    /// Index of the page in the view.
+    pub page: u32,
+    /// Where it should go.
+    pub to: u32,
+}
+
+/// Carries plans out.
+#[derive(Debug)]
+pub struct Executor<'a> {
+    root: &'a Root,
+    tenants: &'a [Tenant],
+    pages_per_second: u64,
+}
+
+impl<'a> Executor<'a> {
+    /// `tenants` are those that the tasks' mappings name.
+    pub fn new(root: &'a Root, tenants: &'a [Tenant], pages_per_second: u64) -> Self {
+        Self { root, tenants, pages_per_second }
+    }
+
+    /// Moves the pages and tells `done` of each what became of it; false when
+    /// `stop` ended it early.
+    pub fn carry_out(&self, tasks: &[Task], stop: &Stop, mut done: impl FnMut(Task, Outcome)) -> bool {
+        let mut pace = Pace::new(self.pages_per_second);
+        for batch in tasks.chunks(pace.batch()) {
+            if stop.wait(pace.delay()) {
+                return false;
+            }
+            for (task, outcome) in self.move_batch(batch) {
+                done(task, outcome);
+            }
+            pace.handled(batch.len(), tasks.len());
+        }
+        true
+    }
+
+    fn move_batch(&self, batch: &[Task]) -> Vec<(Task, Outcome)> {
+        let mut groups = BTreeMap::<(u32, u32), Vec<Task>>::new();
+        for task in batch {
+            groups.entry((task.mapping.tenant(), task.to)).or_default().push(*task);
+        }
+        groups
+            .into_iter()
+            .flat_map(|((tenant, node), tasks)| self.move_through(tenant, node, tasks))
+            .collect()
+    }
+
+    /// Moves pages to `node` through the memory of one tenant.
+    fn move_through(&self, tenant: u32, node: u32, tasks: Vec<Task>) -> Vec<(Task, Outcome)> {
+        let tenant = &self.tenants[tenant as usize];
+        let pagemap = Pagemap::open(self.root, &tenant.pid.to_string()).ok().flatten();
+        let Some(pagemap) = pagemap.filter(|_| tenants::is_alive(self.root, tenant)) else {
+            return tasks.into_iter().map(|task| (task, Err(Refusal::Exited))).collect();
+        };
+        let entry = |task: &Task| pagemap.entry(task.mapping.addr()).ok().flatten();
+        let still_merged = |task: &Task| {
+            entry(task).is_some_and(|entry| entry.is_shared_anonymous() && entry.pfn() == task.mapping.pfn)
+        };
+        let (tasks, gone): (Vec<Task>, Vec<Task>) = tasks.into_iter().partition(still_merged);
+        let mut results: Vec<_> = gone.into_iter().map(|task| (task, Err(Refusal::Unmerged))).collect();
+
+        let addrs: Vec<u64> = tasks.iter().map(|task| task.mapping.addr()).collect();
+        let outcomes = move_to_node(tenant.pid, &addrs, node);
+        let mut strays = Vec::new();
+        for (task, outcome) in tasks.into_iter().zip(outcomes) {
+            // The tenant may have written to the page between the look and the
+            // move; then its private copy moved instead.
+            if outcome.is_ok() && !entry(&task).is_some_and(pagemap::Entry::is_shared_anonymous) {
+                strays.push(task.mapping.addr());
+                results.push((task, Err(Refusal::Unmerged)));
+            } else {
+                results.push((task, outcome));
+            }
+        }
+        if let Some(home) = tenant.node.filter(|_| !strays.is_empty()) {
+            // Private pages belong where their tenant runs. One that cannot be
+            // moved back now is still intact.
+            let _ = move_to_node(tenant.pid, &strays, home);
+        }
+        results
+    }
+}
+
+/// Keeps to the rate, and shows progress on a terminal.
+#[derive(Debug)]
+struct Pace {
+    started: Instant,
+    shown: Instant,
+    pages_per_second: u64,
+    pages: usize,
+}
+
+impl Pace {
+    fn new(pages_per_second: u64) -> Self {
+        let now = Instant::now();
+        Self { started: now, shown: now, pages_per_second, pages: 0 }
+    }
+
+    /// Pages per batch: no more than a second's worth.
+    fn batch(&self) -> usize {
+        BATCH.min(usize::try_from(self.pages_per_second).unwrap_or(BATCH))
+    }
+
+    /// How long the next batch must wait until all before it had their time.
+    fn delay(&self) -> Duration {
+        let due = Duration::from_secs_f64(self.pages as f64 / self.pages_per_second as f64);
+        due.saturating_sub(self.started.elapsed())
+    }
+
+    /// `pages` more were tried, of a turn's `all`.
+    fn handled(&mut self, pages: usize, all: usize) {
+        self.pages += pages;
+        if self.shown.elapsed() >= PROGRESS && std::io::stderr().is_terminal() {
+            eprintln!("nuksm: {} of {all} pages handled", self.pages);
+            self.shown = Instant::now();
+        }
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which capabilities this process lacks.
+
+use anyhow::{Context, Result, bail};
+use sysroot::Root;
+
+/// What looking at merged pages takes (the numbers are the kernel's).
+const LOOK: [(u32, &str, &str); 2] = [
+    (19, "CAP_SYS_PTRACE", "to read other processes' memory maps"),
+    (21, "CAP_SYS_ADMIN", "to see page frame numbers"),
+];
+/// What moving them takes besides.
+const MOVE: (u32, &str, &str) = (23, "CAP_SYS_NICE", "to move pages that several processes share");
+
+/// The capabilities this process lacks, each with what it is for: those for
+/// looking, and with `moving` those for moving.
+pub fn missing(root: &Root, moving: bool) -> Result<Vec<(&'static str, &'static str)>> {
+    let status = root.text("proc/self/status")?.context("/proc is not mounted")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .context("no CapEff in /proc/self/status")?;
+    let effective =
+        u64::from_str_radix(line.trim(), 16).context("CapEff in /proc/self/status is no number")?;
+    let wanted = LOOK.iter().chain(moving.then_some(&MOVE));
+    Ok(wanted
+        .filter(|(bit, ..)| effective & (1 << bit) == 0)
+        .map(|&(_, name, purpose)| (name, purpose))
+        .collect())
+}
+
+/// Fails with one message that names all that is missing for `purpose`.
+pub fn require(root: &Root, purpose: &str, moving: bool) -> Result<()> {
+    let missing = missing(root, moving)?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = missing.iter().map(|(name, _)| *name).collect();
+    bail!("{purpose} needs {}: run it as root", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn root(status: &str) -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+        fs::write(dir.path().join("proc/self/status"), status).unwrap();
+        let root = Root::at(dir.path());
+        (dir, root)
+    }
+
+    #[test]
+    fn all_that_is_missing_is_named_at_once() {
+        let (_dir, nobody) = root("Name:\tx\nCapEff:\t0000000000000000\n");
+        let message = require(&nobody, "placing", true).unwrap_err().to_string();
+        assert_eq!(message, "placing needs CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_SYS_NICE: run it as root");
+        let (_dir, all) = root("CapEff:\t000001ffffffffff\n");
+        assert!(require(&all, "placing", true).is_ok());
+        let (_dir, looker) = root("CapEff:\t0000000000280000\n");
+        assert!(require(&looker, "looking", false).is_ok());
+        assert_eq!(missing(&looker, true).unwrap(), [("CAP_SYS_NICE", MOVE.2)]);
+    }
+}

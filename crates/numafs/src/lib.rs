@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The machine's nodes (CPUs, distances, memory) and the node a task runs on.
+
+mod cpulist;
+mod task;
+mod topology;
+
+pub use cpulist::CpuList;
+pub use task::{TaskStat, home_node};
+pub use topology::{Node, Topology, ZoneSpan};

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Areas of a process that KSM may merge: `mg` among the `VmFlags` of smaps.
+
+use sysroot::{Result, Root};
+
+/// A range of virtual addresses, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Area {
+    /// First address.
+    pub start: u64,
+    /// The address behind the last.
+    pub end: u64,
+}
+
+/// The areas of process `pid` that are marked mergeable and in which the
+/// kernel counts KSM pages (kernels before 6.7 do not count: all of them).
+///
+/// `None` when the process has ended.
+pub fn mergeable_areas(root: &Root, pid: u32) -> Result<Option<Vec<Area>>> {
+    let path = format!("proc/{pid}/smaps");
+    let Some(text) = root.text(&path)? else {
+        return Ok(None);
+    };
+    let mut areas = Vec::new();
+    let mut current = None;
+    let mut has_ksm_pages = true;
+    for line in text.lines() {
+        let Some((key, value)) = line.split_once(' ') else {
+            continue;
+        };
+        if let Some(area) = parse_range(key) {
+            current = Some(area);
+            has_ksm_pages = true;
+        } else if key == "KSM:" {
+            has_ksm_pages = value.trim() != "0 kB";
+        } else if key == "VmFlags:" && has_ksm_pages && value.split_whitespace().any(|flag| flag == "mg") {
+            let area = current
+                .take()
+                .ok_or_else(|| root.malformed(&path, "an address range before VmFlags", line))?;
+            areas.push(area);
+        }
+    }
+    Ok(Some(areas))
+}
+
+/// `START-END` in hexadecimal, as an area's first line begins.
+fn parse_range(word: &str) -> Option<Area> {
+    let (start, end) = word.split_once('-')?;
+    Some(Area { start: u64::from_str_radix(start, 16).ok()?, end: u64::from_str_radix(end, 16).ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn areas(smaps: &str) -> Result<Option<Vec<Area>>> {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("proc/7")).unwrap();
+        fs::write(dir.path().join("proc/7/smaps"), smaps).unwrap();
+        mergeable_areas(&Root::at(dir.path()), 7)
+    }
+
+    #[test]
+    fn only_mergeable_areas_with_ksm_pages_count() {
+        let smaps = "\
+1000-3000 rw-p 00000000 00:00 0      [heap]
+Rss:                   8 kB
+KSM:                   4 kB
+VmFlags: rd wr mr mw me ac mg
+3000-4000 rw-p 00000000 00:00 0
+KSM:                   0 kB
+VmFlags: rd wr mg
+4000-5000 rw-p 00000000 00:00 0
+KSM:                   4 kB
+VmFlags: rd wr
+7f00-8f00 rw-p 00000000 00:00 0
+VmFlags: rd mg wr
+";
+        let expected = [Area { start: 0x1000, end: 0x3000 }, Area { start: 0x7f00, end: 0x8f00 }];
+        assert_eq!(areas(smaps).unwrap().unwrap(), expected, "the last is an older kernel's: no KSM line");
+    }
+
+    #[test]
+    fn an_ended_process_is_none_and_bad_content_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(mergeable_areas(&Root::at(dir.path()), 7).unwrap(), None);
+        assert!(areas("VmFlags: rd mg\n").unwrap_err().to_string().contains("proc/7/smaps"));
+    }
+}

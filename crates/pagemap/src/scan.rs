@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! All places that map merged pages, in the order of page frames.
+
+use crate::{Error, KpageFlags, Pagemap, Result, mergeable_areas, page_size};
+use sysroot::Root;
+
+/// One place that maps a merged page: 16 bytes, because there are many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapping {
+    /// Page frame number.
+    pub pfn: u64,
+    /// Tenant above, virtual page number below.
+    place: u64,
+}
+
+/// Bits of a virtual page number: 57-bit addresses and 4 KiB pages.
+const VPN_BITS: u32 = 45;
+
+impl Mapping {
+    /// Tenant number `tenant` (below 2^19) maps frame `pfn` at address `addr`.
+    #[must_use]
+    pub fn new(pfn: u64, tenant: u32, addr: u64) -> Self {
+        Self { pfn, place: (u64::from(tenant) << VPN_BITS) | (addr / page_size()) }
+    }
+
+    /// The number the caller gave the process.
+    #[must_use]
+    pub fn tenant(self) -> u32 {
+        u32::try_from(self.place >> VPN_BITS).unwrap_or(u32::MAX)
+    }
+
+    /// The virtual address in that process.
+    #[must_use]
+    pub fn addr(self) -> u64 {
+        (self.place & ((1 << VPN_BITS) - 1)) * page_size()
+    }
+}
+
+/// The result of looking through processes.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// Ascending by page frame, then tenant, then address; every frame has
+    /// two mappings at least.
+    pub mappings: Vec<Mapping>,
+    /// Pages of mergeable areas that were looked at.
+    pub looked_at: u64,
+}
+
+impl Scan {
+    /// Looks through the mergeable areas of the processes `pids`; a process's
+    /// place in that list is its tenant number. One that ended is passed over.
+    pub fn run(root: &Root, flags: &mut KpageFlags, pids: &[u32]) -> Result<Self> {
+        let mut scan = Self::default();
+        for (tenant, &pid) in (0_u32..).zip(pids) {
+            let Some(areas) = mergeable_areas(root, pid)? else {
+                continue;
+            };
+            let Some(pagemap) = Pagemap::open(root, &pid.to_string())? else {
+                continue;
+            };
+            for area in areas {
+                let mut hidden = false;
+                scan.looked_at += pagemap.walk(area, |addr, entry| {
+                    if entry.is_shared_anonymous() {
+                        hidden |= entry.pfn() == 0;
+                        scan.mappings.push(Mapping::new(entry.pfn(), tenant, addr));
+                    }
+                })?;
+                if hidden {
+                    return Err(Error::HiddenFrames);
+                }
+            }
+        }
+        // They come by tenant and address, and the sort is stable. By radix: a
+        // few sweeps, where comparing would take most of a pass's user time.
+        radsort::sort_by_key(&mut scan.mappings, |mapping| mapping.pfn);
+        scan.keep_merged(flags)?;
+        Ok(scan)
+    }
+
+    /// Drops frames that are not merged pages or have one known mapping only.
+    fn keep_merged(&mut self, flags: &mut KpageFlags) -> Result<()> {
+        let mut kept = 0;
+        let mut next = 0;
+        while next < self.mappings.len() {
+            let pfn = self.mappings[next].pfn;
+            let end = next + self.mappings[next..].iter().take_while(|mapping| mapping.pfn == pfn).count();
+            if end - next > 1 && flags.may_be_merged(pfn)? {
+                self.mappings.copy_within(next..end, kept);
+                kept += end - next;
+            }
+            next = end;
+        }
+        self.mappings.truncate(kept);
+        Ok(())
+    }
+
+    /// The merged pages: the mappings of one frame each.
+    pub fn pages(&self) -> impl Iterator<Item = &[Mapping]> {
+        self.mappings.chunk_by(|left, right| left.pfn == right.pfn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_mapping_keeps_what_it_was_given() {
+        let page = page_size();
+        let mapping = Mapping::new(1 << 40, (1 << 19) - 1, ((1 << VPN_BITS) - 1) * page);
+        assert_eq!(
+            (mapping.pfn, mapping.tenant(), mapping.addr()),
+            (1 << 40, (1 << 19) - 1, ((1 << 45) - 1) * page)
+        );
+        assert_eq!(size_of::<Mapping>(), 16);
+    }
+
+    /// Two processes of three pages each at page 0x10; frame 0 is this test's
+    /// own page, which shows whether the KSM flag is reliable.
+    fn machine(kpageflags: &[u64], words: [[u64; 3]; 2]) -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        let page = page_size();
+        fs::create_dir_all(dir.path().join("proc")).unwrap();
+        let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
+        fs::write(dir.path().join("proc/kpageflags"), bytes(kpageflags)).unwrap();
+        for (pid, words) in [7, 8].into_iter().zip(words) {
+            let proc = dir.path().join(format!("proc/{pid}"));
+            fs::create_dir(&proc).unwrap();
+            let smaps = format!("{:x}-{:x} rw-p 0 00:00 0\nVmFlags: rd wr mg\n", 16 * page, 19 * page);
+            fs::write(proc.join("smaps"), smaps).unwrap();
+            fs::write(proc.join("pagemap"), bytes(&[&[0; 16], words.as_slice()].concat())).unwrap();
+        }
+        let root = Root::at(dir.path());
+        (dir, root)
+    }
+
+    const PRESENT: u64 = 1 << 63;
+    const EXCLUSIVE: u64 = 1 << 56;
+
+    #[test]
+    fn equal_frames_of_two_processes_are_found_and_strangers_are_not() {
+        // Frame 1 is merged, 2 is mapped once, 3 is the zero page.
+        let zero_page = 1 << 24;
+        let (_dir, root) = machine(
+            &[0, 0, 0, zero_page],
+            [[PRESENT | 1, PRESENT | EXCLUSIVE | 2, PRESENT | 3], [PRESENT | 3, 0, PRESENT | 1]],
+        );
+        let mut flags = KpageFlags::for_tests(&root, false);
+        let scan = Scan::run(&root, &mut flags, &[7, 8, 9]).unwrap();
+        let page = page_size();
+        assert_eq!(scan.looked_at, 6, "process 9 has ended");
+        assert_eq!(scan.mappings, [Mapping::new(1, 0, 16 * page), Mapping::new(1, 1, 18 * page)]);
+        assert_eq!(scan.pages().count(), 1);
+    }
+
+    #[test]
+    fn hidden_frames_are_not_taken_for_frame_zero() {
+        let (_dir, root) = machine(&[0], [[PRESENT; 3]; 2]);
+        let mut flags = KpageFlags::for_tests(&root, false);
+        assert!(matches!(Scan::run(&root, &mut flags, &[7, 8]), Err(Error::HiddenFrames)));
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Text files of `/sys` and `/proc`, read below a root directory.
+//!
+//! Everything the kernel may or may not offer is `Option`: a file that does
+//! not exist is `None`, a file that exists but cannot be read or understood is
+//! an error that names it. Neither is ever zero.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// What can be wrong with a file of `/sys` or `/proc`.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file is there and the kernel refused to give its content.
+    #[error("cannot read {path}")]
+    Unreadable {
+        /// The file, root directory included.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// The content is not what this kind of file holds.
+    #[error("{path}: expected {expected}, found {found:?}")]
+    Malformed {
+        /// The file, root directory included.
+        path: PathBuf,
+        /// What should have been there.
+        expected: &'static str,
+        /// What was there, cut to a readable length.
+        found: String,
+    },
+}
+
+impl Error {
+    /// True when the kernel said that the caller lacks a privilege.
+    #[must_use]
+    pub fn is_permission(&self) -> bool {
+        matches!(self, Self::Unreadable { source, .. } if source.kind() == ErrorKind::PermissionDenied)
+    }
+}
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The directory that stands for `/`: the real one, or a test's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Root(PathBuf);
+
+impl Default for Root {
+    fn default() -> Self {
+        Self(PathBuf::from("/"))
+    }
+}
+
+/// `ESRCH`: a file of `/proc/PID` answers so once the process has ended.
+const ESRCH: i32 = 3;
+
+impl Root {
+    /// A root at `path`.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Where `path` (relative to the root) really is.
+    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.0.join(path)
+    }
+
+    /// The whole file, or `None` when it (or its process) does not exist.
+    pub fn text(&self, path: impl AsRef<Path>) -> Result<Option<String>> {
+        let path = self.path(path);
+        match fs::read(&path) {
+            // Names of processes need not be UTF-8.
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(source) if is_absent(&source) => Ok(None),
+            Err(source) => Err(Error::Unreadable { path, source }),
+        }
+    }
+
+    /// The file's only word as a `T`, or `None` when the file does not exist.
+    pub fn value<T: FromStr>(&self, path: impl AsRef<Path>, expected: &'static str) -> Result<Option<T>> {
+        let path = path.as_ref();
+        let Some(text) = self.text(path)? else {
+            return Ok(None);
+        };
+        match text.trim().parse() {
+            Ok(value) => Ok(Some(value)),
+            Err(_) => Err(self.malformed(path, expected, &text)),
+        }
+    }
+
+    /// The numbers N of the entries `prefixN` of a directory, ascending;
+    /// empty when there is no such directory.
+    pub fn numbered(&self, dir: impl AsRef<Path>, prefix: &str) -> Result<Vec<u32>> {
+        let path = self.path(dir);
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(source) if is_absent(&source) => return Ok(Vec::new()),
+            Err(source) => return Err(Error::Unreadable { path, source }),
+        };
+        let mut numbers: Vec<u32> = entries
+            .filter_map(std::result::Result::ok)
+            .filter_map(|entry| entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// The error for a file whose content is not what it should be.
+    pub fn malformed(&self, path: impl AsRef<Path>, expected: &'static str, found: &str) -> Error {
+        Error::Malformed { path: self.path(path), expected, found: found.trim().chars().take(60).collect() }
+    }
+}
+
+/// Does this error of opening or reading a file of `/proc` mean that the file,
+/// or its process, is not there (any more)?
+#[must_use]
+pub fn is_absent(error: &std::io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_unreadable_and_malformed_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("good"), "42\n").unwrap();
+        fs::write(dir.path().join("bad"), "forty-two\n").unwrap();
+        fs::create_dir(dir.path().join("unreadable")).unwrap();
+        let root = Root::at(dir.path());
+
+        assert_eq!(root.value::<u64>("good", "a number").unwrap(), Some(42));
+        assert_eq!(root.value::<u64>("absent", "a number").unwrap(), None);
+        let bad = root.value::<u64>("bad", "a number").unwrap_err().to_string();
+        assert!(bad.contains("bad: expected a number, found \"forty-two\""), "{bad}");
+        let unreadable = root.text("unreadable").unwrap_err();
+        assert!(unreadable.to_string().starts_with("cannot read "), "{unreadable}");
+        assert!(!unreadable.is_permission());
+    }
+
+    #[test]
+    fn numbered_entries_come_sorted_and_without_strangers() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["node10", "node2", "nodes", "online", "node2x"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let root = Root::at(dir.path());
+        assert_eq!(root.numbered("", "node").unwrap(), [2, 10]);
+        assert!(root.numbered("absent", "node").unwrap().is_empty());
+    }
+}

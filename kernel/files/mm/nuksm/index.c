@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * nuKSM's index: a forest of stable and a forest of unstable trees.
+ *
+ * The tree that holds a page is chosen by the checksum of its content (nuKSM,
+ * PACT 2021, section IV-C), one tree of each kind per kib_per_tree KiB of
+ * memory, so that trees stay as shallow on a large machine as on a small one.
+ * Inside a tree the order is by (checksum, content): a level costs comparing
+ * two integers, and contents are compared only where these are equal.
+ *
+ * Equal checksums never decide that two pages are equal: mm/ksm.c compares
+ * their contents, once more after write-protecting both. A collision costs a
+ * comparison.
+ */
+
+#include <linux/kernel.h>
+#include <linux/math64.h>
+#include <linux/mm.h>
+#include <linux/sysfs.h>
+
+#include "nuksm.h"
+
+/* KiB of memory per tree of each kind; 0 for one tree, whatever the memory. */
+static unsigned int nuksm_kib_per_tree = 256;
+
+/* One tree until ksm_init() has allocated a forest. */
+struct nuksm_index nuksm_index = {
+	.trees = 1,
+	.by_checksum = true,
+};
+
+struct nuksm_stats nuksm_stats;
+
+/* Number of trees for @kib_per_tree with the memory of today. */
+static unsigned int trees_for(unsigned int kib_per_tree)
+{
+	u64 kib = (u64)totalram_pages() << (PAGE_SHIFT - 10);
+
+	if (!kib_per_tree)
+		return 1;
+	return clamp_t(u64, div_u64(kib, kib_per_tree), 1, INT_MAX / 2);
+}
+
+/**
+ * nuksm_default_trees - the number of trees to start with
+ *
+ * Return: how many trees of each kind and node this machine's memory asks for.
+ */
+unsigned int nuksm_default_trees(void)
+{
+	return trees_for(nuksm_kib_per_tree);
+}
+
+static ssize_t index_show(struct kobject *kobj, struct kobj_attribute *attr,
+			  char *buf)
+{
+	return sysfs_emit(buf, nuksm_index.by_checksum ?
+			  "content [checksum]\n" : "[content] checksum\n");
+}
+
+static ssize_t index_store(struct kobject *kobj, struct kobj_attribute *attr,
+			   const char *buf, size_t count)
+{
+	struct nuksm_index index = { .trees = trees_for(nuksm_kib_per_tree) };
+	int err;
+
+	if (sysfs_streq(buf, "checksum"))
+		index.by_checksum = true;
+	else if (!sysfs_streq(buf, "content"))
+		return -EINVAL;
+
+	err = ksm_reindex(index);
+	return err ? err : count;
+}
+
+static ssize_t kib_per_tree_show(struct kobject *kobj,
+				 struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", nuksm_kib_per_tree);
+}
+
+static ssize_t kib_per_tree_store(struct kobject *kobj,
+				  struct kobj_attribute *attr,
+				  const char *buf, size_t count)
+{
+	struct nuksm_index index = { .by_checksum = nuksm_by_checksum() };
+	unsigned int kib;
+	int err;
+
+	err = kstrtouint(buf, 10, &kib);
+	if (err)
+		return err;
+
+	index.trees = trees_for(kib);
+	err = ksm_reindex(index);
+	if (err)
+		return err;
+	nuksm_kib_per_tree = kib;
+	return count;
+}
+
+static ssize_t trees_show(struct kobject *kobj, struct kobj_attribute *attr,
+			  char *buf)
+{
+	return sysfs_emit(buf, "%u\n", nuksm_index.trees);
+}
+
+#define NUKSM_STAT(name)						\
+static ssize_t name##_show(struct kobject *kobj,			\
+			   struct kobj_attribute *attr, char *buf)	\
+{									\
+	return sysfs_emit(buf, "%lu\n", nuksm_stats.name);		\
+}									\
+static struct kobj_attribute name##_attr = __ATTR_RO(name)
+
+NUKSM_STAT(checksum_compares);
+NUKSM_STAT(content_compares);
+NUKSM_STAT(collisions);
+NUKSM_STAT(replaced);
+
+static struct kobj_attribute index_attr = __ATTR_RW(index);
+static struct kobj_attribute kib_per_tree_attr = __ATTR_RW(kib_per_tree);
+static struct kobj_attribute trees_attr = __ATTR_RO(trees);
+
+static struct attribute *nuksm_attrs[] = {
+	&index_attr.attr,
+	&kib_per_tree_attr.attr,
+	&trees_attr.attr,
+	&checksum_compares_attr.attr,
+	&content_compares_attr.attr,
+	&collisions_attr.attr,
+	&replaced_attr.attr,
+	NULL,
+};
+
+/* Merged into KSM's own directory, /sys/kernel/mm/ksm. */
+const struct attribute_group nuksm_attr_group = {
+	.name = "ksm",
+	.attrs = nuksm_attrs,
+};

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * nuKSM's work on the trees of mm/ksm.c.
+ *
+ * Included there once, because the trees' types and locks are private to that
+ * file. All of it runs under ksm_thread_mutex.
+ */
+#ifndef _MM_NUKSM_TREES_H
+#define _MM_NUKSM_TREES_H
+
+#ifdef CONFIG_NUKSM
+
+/* How many nodes root_stable_tree and root_unstable_tree have roots for. */
+static int nuksm_root_nids = 1;
+
+static u32 calc_checksum(struct page *page);
+
+/* Counts a comparison of contents with result @ret. */
+static void nuksm_count_compare(int ret, u32 here, u32 there)
+{
+	nuksm_count(content_compares);
+	if (ret && here == there)
+		nuksm_count(collisions);
+}
+
+/*
+ * Drops stable nodes whose pages are gone. In the order of contents each walk
+ * looks at the pages it passes and so notices; in the order of checksums it
+ * does not, and the trees would only grow. Once per full scan is enough: a
+ * dead node costs its memory and an integer comparison.
+ */
+static void nuksm_prune_stable_trees(void)
+{
+	unsigned int tree;
+
+	if (!nuksm_by_checksum())
+		return;
+
+	for (tree = 0; tree < nuksm_nr_roots(ksm_nr_node_ids); tree++) {
+		struct rb_root *root = root_stable_tree + tree;
+		struct rb_node *node, *next;
+
+		for (node = rb_first(root); node; node = next) {
+			struct ksm_stable_node *stable_node, *dup;
+			struct folio *folio;
+
+			/* Erasing @node leaves its successor's place alone */
+			next = rb_next(node);
+			stable_node = rb_entry(node, struct ksm_stable_node, node);
+			folio = chain_prune(&dup, &stable_node, root);
+			if (folio)
+				folio_put(folio);
+			cond_resched();
+		}
+	}
+}
+
+/*
+ * Has the page behind an item of the unstable tree changed since the item was
+ * filed? It then hides all pages of the checksum it had.
+ */
+static bool nuksm_unstable_is_stale(struct ksm_rmap_item *tree_rmap_item,
+				    struct page *tree_page)
+{
+	return nuksm_by_checksum() &&
+	       calc_checksum(tree_page) != tree_rmap_item->oldchecksum;
+}
+
+/*
+ * Gives the place of @old, whose page is gone or changed, to @new, which has
+ * the same checksum.
+ */
+static void nuksm_unstable_replace(struct ksm_rmap_item *old,
+				   struct ksm_rmap_item *new, int nid)
+{
+	struct rb_root *root;
+
+	if (!nuksm_by_checksum())
+		return;
+
+	root = root_unstable_tree + nuksm_root(nid, new->oldchecksum);
+	rb_replace_node(&old->node, &new->node, root);
+	old->address &= PAGE_MASK;
+
+	new->address |= UNSTABLE_FLAG;
+	new->address |= (ksm_scan.seqnr & SEQNR_MASK);
+	DO_NUMA(new->nid = nid);
+	nuksm_count(replaced);
+}
+
+/*
+ * Makes room for the roots of @nids nodes. The stable trees are empty; what is
+ * in the unstable ones, filed when there was one node, stays.
+ */
+static int __maybe_unused nuksm_use_nodes(int nids)
+{
+	struct rb_root *roots;
+	unsigned int nr = nuksm_nr_roots(nids);
+
+	if (nids <= nuksm_root_nids)
+		return 0;
+
+	roots = kvcalloc(2 * (size_t)nr, sizeof(*roots), GFP_KERNEL);
+	if (!roots)
+		return -ENOMEM;
+	memcpy(roots + nr, root_unstable_tree,
+	       nuksm_nr_roots(nuksm_root_nids) * sizeof(*roots));
+	if (root_stable_tree != one_stable_tree)
+		kvfree(root_stable_tree);
+	root_stable_tree = roots;
+	root_unstable_tree = roots + nr;
+	nuksm_root_nids = nids;
+	return 0;
+}
+
+/* Replaces the trees, which are empty, by those that @index asks for. */
+static int nuksm_use_index(struct nuksm_index index)
+{
+	unsigned int nr = nuksm_root_nids * index.trees;
+	struct rb_root *roots;
+
+	roots = kvcalloc(2 * (size_t)nr, sizeof(*roots), GFP_KERNEL);
+	if (!roots)
+		return -ENOMEM;
+	if (root_stable_tree != one_stable_tree)
+		kvfree(root_stable_tree);
+	root_stable_tree = roots;
+	root_unstable_tree = roots + nr;
+	nuksm_index = index;
+	return 0;
+}
+
+/**
+ * ksm_reindex - change the number of trees, or the order in them
+ * @index: what it should be
+ *
+ * Pages are not filed anew: as long as KSM tracks any, the answer is -EBUSY.
+ * Writing 2 to run stops KSM and makes it forget all pages.
+ *
+ * Return: 0, -EBUSY or -ENOMEM; on error nothing has changed.
+ */
+int ksm_reindex(struct nuksm_index index)
+{
+	int err = 0;
+
+	mutex_lock(&ksm_thread_mutex);
+	wait_while_offlining();
+	if (index.trees != nuksm_index.trees ||
+	    index.by_checksum != nuksm_index.by_checksum) {
+		if (ksm_rmap_items || remove_all_stable_nodes())
+			err = -EBUSY;
+		else
+			err = nuksm_use_index(index);
+	}
+	mutex_unlock(&ksm_thread_mutex);
+	return err;
+}
+
+/* Without memory for a forest there is one tree. */
+static void __init nuksm_init(void)
+{
+	struct nuksm_index index = nuksm_index;
+
+	index.trees = nuksm_default_trees();
+	if (nuksm_use_index(index))
+		pr_warn("ksm: no memory for %u trees, using one\n", index.trees);
+}
+
+static void __init nuksm_sysfs_init(void)
+{
+	if (sysfs_merge_group(mm_kobj, &nuksm_attr_group))
+		pr_err("ksm: register nuksm's sysfs files failed\n");
+}
+
+#else /* !CONFIG_NUKSM */
+
+static inline void nuksm_count_compare(int ret, u32 here, u32 there)
+{
+}
+
+static inline void nuksm_prune_stable_trees(void)
+{
+}
+
+static inline bool nuksm_unstable_is_stale(struct ksm_rmap_item *tree_rmap_item,
+					   struct page *tree_page)
+{
+	return false;
+}
+
+static inline void nuksm_unstable_replace(struct ksm_rmap_item *old,
+					  struct ksm_rmap_item *new, int nid)
+{
+}
+
+static inline int nuksm_use_nodes(int nids)
+{
+	return 0;
+}
+
+static inline void nuksm_init(void)
+{
+}
+
+static inline void nuksm_sysfs_init(void)
+{
+}
+
+#endif /* CONFIG_NUKSM */
+#endif /* _MM_NUKSM_TREES_H */

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tests of the engine, on its own kernel. They run inside it only."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from nuksmlab.ksm import Ksm
+from nuksmlab.tenant import ANYWHERE, Spec, StartTenant, Tenant
+
+
+def pytest_sessionstart() -> None:
+    if "NUKSM_OUTPUT" not in os.environ:
+        pytest.exit("these tests run in the engine's kernel: make engine", returncode=2)
+
+
+@pytest.fixture
+def ksm() -> Iterator[Ksm]:
+    """Nothing merged, nothing tracked: the state in which the index may change."""
+    ksm = Ksm()
+    ksm.unmerge()
+    ksm.set_speed({"pages_to_scan": 100000, "sleep_millisecs": 0})
+    yield ksm
+    ksm.unmerge()
+
+
+@pytest.fixture
+def start() -> Iterator[StartTenant]:
+    """Starts tenants; whatever is left of them at the end is killed."""
+    tenants: list[Tenant] = []
+
+    def start_tenant(name: str, mib: int = 16, **shares: int) -> Tenant:
+        tenants.append(Tenant(Spec(name, ANYWHERE, mib, madvised=True, **shares)))
+        return tenants[-1]
+
+    yield start_tenant
+    for tenant in tenants:
+        tenant.process.kill()
+        tenant.process.communicate()

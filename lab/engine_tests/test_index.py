@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The forest, and the order in its trees: the same pages merge, at less cost."""
+
+import errno
+
+import pytest
+
+from nuksmlab.ksm import Ksm
+from nuksmlab.tenant import StartTenant, Tenant
+
+# Stock's, the paper's forest, checksums in one tree, and the default.
+INDEXES = [("content", 0), ("content", 102400), ("checksum", 0), ("checksum", 256)]
+MIX = {"equal": 60, "private": 20, "zero": 10, "changing": 10}
+
+
+def set_index(ksm: Ksm, order: str, kib_per_tree: int) -> None:
+    ksm.write_text("index", order)
+    ksm.write("kib_per_tree", kib_per_tree)
+
+
+def mix(start: StartTenant) -> list[Tenant]:
+    return [start(f"vm-{number}", **MIX) for number in range(2)]
+
+
+def merge(ksm: Ksm, tenants: list[Tenant], scans: int = 6) -> dict[str, int]:
+    """Counters after so many full scans, each over newly changed pages."""
+    ksm.start()
+    for _ in range(scans):
+        for tenant in tenants:
+            tenant.command("change")
+        ksm.wait_scans(1)
+    ksm.stop()
+    return ksm.counters()
+
+
+def test_every_index_merges_the_same_pages(ksm: Ksm, start: StartTenant) -> None:
+    found = {}
+    for order, kib_per_tree in INDEXES:
+        ksm.unmerge()
+        set_index(ksm, order, kib_per_tree)
+        tenants = mix(start)
+        counters = merge(ksm, tenants)
+        found[order, kib_per_tree] = (
+            counters["pages_shared"],
+            counters["pages_sharing"],
+        )
+        for tenant in tenants:
+            assert tenant.bad_pages() == 0
+            tenant.quit()
+    assert found["content", 0][1] > 0
+    assert len(set(found.values())) == 1, found
+
+
+@pytest.mark.parametrize(("order", "kib_per_tree"), INDEXES)
+def test_tenants_stay_intact_while_they_write_and_fork(
+    ksm: Ksm, start: StartTenant, order: str, kib_per_tree: int
+) -> None:
+    set_index(ksm, order, kib_per_tree)
+    tenants = mix(start)
+    ksm.start()
+    for tenant in tenants:
+        tenant.command("churn start")
+    for _ in range(5):
+        ksm.wait_scans(2)
+        for tenant in tenants:
+            assert tenant.command("fork")["bad"] == 0
+            assert tenant.bad_pages() == 0
+    for tenant in tenants:
+        assert tenant.command("churn stop")["written"] > 0
+        assert tenant.bad_pages() == 0
+
+
+def test_contents_are_compared_only_where_checksums_are_equal(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    compared = {}
+    for order in ("content", "checksum"):
+        ksm.unmerge()
+        set_index(ksm, order, 0)
+        before = ksm.read("content_compares")
+        tenants = mix(start)
+        counters = merge(ksm, tenants, scans=3)
+        merged = counters["pages_shared"] + counters["pages_sharing"]
+        compared[order] = (ksm.read("content_compares") - before) / merged
+        for tenant in tenants:
+            tenant.quit()
+    # One comparison finds a page's equal; in the order of contents each level
+    # of the tree costs one.
+    assert compared["checksum"] < 2 < compared["content"]
+
+
+def test_number_of_trees_follows_the_memory(ksm: Ksm) -> None:
+    set_index(ksm, "checksum", 0)
+    assert ksm.read("trees") == 1
+    set_index(ksm, "checksum", 1024)
+    many = ksm.read("trees")
+    set_index(ksm, "checksum", 2048)
+    assert many // 2 == ksm.read("trees") > 1
+
+
+def test_index_changes_only_while_nothing_is_tracked(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    set_index(ksm, "checksum", 256)
+    tenant = start("vm")
+    merge(ksm, [tenant], scans=3)
+    for change in (("index", "content"), ("kib_per_tree", "102400")):
+        with pytest.raises(OSError, match="busy") as refusal:
+            ksm.write_text(*change)
+        assert refusal.value.errno == errno.EBUSY
+    assert ksm.read_text("index") == "content [checksum]"
+    assert ksm.read("kib_per_tree") == 256
+    ksm.unmerge()
+    ksm.write_text("index", "content")
+    assert ksm.read_text("index") == "[content] checksum"
+    assert tenant.bad_pages() == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("index", "hash"), ("kib_per_tree", "-1"), ("index", "")]
+)
+def test_nonsense_is_refused(ksm: Ksm, name: str, value: str) -> None:
+    before = ksm.read_text(name)
+    with pytest.raises(OSError, match=r"Invalid|range"):
+        ksm.write_text(name, value)
+    assert ksm.read_text(name) == before

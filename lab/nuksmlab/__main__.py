@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One command in a guest.
+
+`python -m nuksmlab run`: in a machine of several nodes.
+`python -m nuksmlab uml`: in a User-Mode Linux kernel.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from nuksmlab import accelerator, kernels, machine, paths, uml
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="nuksmlab",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = result.add_subparsers(required=True, dest="how")
+    run = commands.add_parser("run", help="in a machine of several nodes")
+    run.add_argument("--nodes", type=int, default=2)
+    run.add_argument("--kernel", help="vmlinuz to boot; default: Debian's 6.12")
+    umls = commands.add_parser("uml", help="in a User-Mode Linux kernel")
+    umls.add_argument("--kernel", type=Path, required=True)
+    for command in (run, umls):
+        command.add_argument(
+            "--memory-mib", type=int, default=1024, help="of each node"
+        )
+        command.add_argument("--deadline", type=float, default=1800, help="seconds")
+        command.add_argument(
+            "--output",
+            type=Path,
+            default=paths.BUILD / "run",
+            help="directory that the command may write to, as $NUKSM_OUTPUT",
+        )
+        command.add_argument(
+            "command", nargs="+", help="after --, in the repository's root"
+        )
+    return result
+
+
+def boot(arguments: argparse.Namespace) -> int:
+    if arguments.how == "uml":
+        return uml.boot(
+            arguments.kernel,
+            arguments.memory_mib,
+            arguments.command,
+            arguments.output,
+            arguments.deadline,
+        )
+    kernel = kernels.find(arguments.kernel)
+    paths.BUILD.mkdir(exist_ok=True)
+    return machine.boot(
+        machine.Machine(arguments.nodes, arguments.memory_mib),
+        kernel,
+        arguments.command,
+        arguments.output,
+        kvm=accelerator.kvm_works(kernel),
+        seconds=arguments.deadline,
+    )
+
+
+def main() -> int:
+    try:
+        return boot(parser().parse_args())
+    except (kernels.KernelError, machine.MachineError) as error:
+        print(f"nuksmlab: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

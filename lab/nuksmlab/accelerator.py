@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Finds out whether KVM works here, and remembers it.
+
+That /dev/kvm opens is not enough: in some virtual machines QEMU then aborts or
+the guest hangs. So a small machine is booted once.
+"""
+
+import os
+import platform
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+from nuksmlab import machine, paths
+
+PROBE = machine.Machine(nodes=1, node_mib=512)
+PROBE_SECONDS = 60.0
+EMULATOR = "qemu-system-x86_64"
+
+
+def qemu_version() -> str:
+    out = subprocess.run(
+        [EMULATOR, "--version"], capture_output=True, text=True, check=True
+    )
+    match = re.search(r"version ([0-9.]+)", out.stdout)
+    return match[1] if match else "unknown"
+
+
+def probe(kernel: Path) -> bool:
+    """Boots with KVM; true if a command in the guest ran."""
+    with tempfile.TemporaryDirectory(dir=paths.BUILD, prefix="kvm-probe-") as output:
+        try:
+            status = machine.boot(
+                PROBE,
+                kernel,
+                ["true"],
+                Path(output),
+                kvm=True,
+                seconds=PROBE_SECONDS,
+                quiet=True,
+            )
+        except machine.MachineError:
+            return False
+        return status == 0
+
+
+def kvm_works(kernel: Path) -> bool:
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    verdict = paths.cache() / f"kvm-{platform.release()}-qemu-{qemu_version()}"
+    if not verdict.is_file():
+        print("  trying whether KVM works here", flush=True)
+        verdict.parent.mkdir(parents=True, exist_ok=True)
+        verdict.write_text("works" if probe(kernel) else "fails")
+    return verdict.read_text() == "works"

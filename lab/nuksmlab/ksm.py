@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The kernel's merging, by its files in sysfs."""
+
+from pathlib import Path
+
+from nuksmlab import wait
+
+MERGE_SECONDS = 180.0
+STOP, RUN, UNMERGE = 0, 1, 2
+
+# A scanner that looks at everything at once, for a quick merge, and the kernel's
+# own defaults, for the time after that.
+FAST = {"pages_to_scan": 20000, "sleep_millisecs": 10}
+STOCK = {"pages_to_scan": 100, "sleep_millisecs": 20}
+
+
+class Ksm:
+    def __init__(self, root: Path = Path("/sys/kernel/mm/ksm")) -> None:
+        self.root = root
+
+    def read(self, name: str) -> int:
+        return int(self.read_text(name))
+
+    def write(self, name: str, value: int) -> None:
+        self.write_text(name, str(value))
+
+    def read_text(self, name: str) -> str:
+        return (self.root / name).read_text().strip()
+
+    def write_text(self, name: str, text: str) -> None:
+        (self.root / name).write_text(f"{text}\n")
+
+    def set_speed(self, speed: dict[str, int]) -> None:
+        for name, value in speed.items():
+            self.write(name, value)
+
+    def start(self) -> None:
+        self.write("run", RUN)
+
+    def stop(self) -> None:
+        self.write("run", STOP)
+
+    def unmerge(self) -> None:
+        """Takes all merged pages apart and stops."""
+        self.write("run", UNMERGE)
+        self.write("run", STOP)
+
+    def counters(self) -> dict[str, int]:
+        names = ("pages_shared", "pages_sharing", "pages_unshared", "full_scans")
+        return {name: self.read(name) for name in names}
+
+    def merged(self) -> int:
+        """Mappings of merged pages: each page's first user, and the others."""
+        return self.read("pages_shared") + self.read("pages_sharing")
+
+    def wait_scans(self, scans: int) -> None:
+        """Until the scanner has gone through everything so many times more."""
+        goal = self.read("full_scans") + scans
+        wait.until(
+            lambda: self.read("full_scans") >= goal,
+            lambda: f"full scan {goal}; counters are {self.counters()}",
+            MERGE_SECONDS,
+        )
+
+    def settle(self) -> None:
+        """Two quick scans: what the scanner lost sight of is in its books again.
+
+        When it meets a page on its way to another node, it forgets that mapping,
+        and `pages_sharing` is one less, until it comes by again.
+        """
+        self.set_speed(FAST)
+        self.wait_scans(2)
+        self.set_speed(STOCK)
+
+    def merge(self, mappings: int) -> None:
+        """Scans quickly until so many mappings are merged and no more are found."""
+        self.set_speed(FAST)
+        self.start()
+        wait.until(
+            lambda: self.merged() >= mappings,
+            lambda: f"{mappings} merged mappings; counters are {self.counters()}",
+            MERGE_SECONDS,
+        )
+        before = -1
+        while before != self.merged():
+            before = self.merged()
+            self.wait_scans(2)
+        self.set_speed(STOCK)

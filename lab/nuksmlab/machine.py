@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Boots a kernel on a machine of N nodes and runs one command in it.
+
+The guest sees the host's files read-only, and one output directory read-write.
+"""
+
+import os
+import re
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nuksmlab import paths
+
+REMOTE_DISTANCE = 21
+CONSOLE = "console.txt"
+CONSOLE_LINES = 20
+HEARTBEAT_SECONDS = 5.0
+FAULT = re.compile(
+    r"BUG: |kernel BUG at|Oops: |general protection fault|rcu_sched self"
+)
+
+
+class MachineError(Exception):
+    """The machine did not do what it was started for."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One CPU per node, the same memory on each, all remote nodes equally far."""
+
+    nodes: int
+    node_mib: int
+
+    def arguments(self) -> list[str]:
+        result = ["--cpus", str(self.nodes), "-m", f"{self.nodes * self.node_mib}M"]
+        for node in range(self.nodes):
+            result += ["--numa", f"{self.node_mib}M,cpus={node}"]
+        for node in range(self.nodes):
+            for other in range(node + 1, self.nodes):
+                distance = f"{node},{other}={REMOTE_DISTANCE}"
+                result += ["--numa-distance", distance]
+        return result
+
+
+def tool(name: str) -> str:
+    """A program from the same virtual environment as this one."""
+    return str(Path(sys.executable).parent / name)
+
+
+def environment() -> dict[str, str]:
+    """The tools of the virtual environment first; sbin, which users' PATH lacks."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"
+    return {**os.environ, "PATH": path}
+
+
+def vng_command(machine: Machine, kernel: Path, kvm: bool, output: Path) -> list[str]:
+    return [
+        tool("vng"),
+        "-r",
+        str(kernel),
+        *([] if kvm else ["--disable-kvm"]),
+        *machine.arguments(),
+        *("--verbose", "--user", "root", "--rwdir", str(output), "--"),
+        f"sh {shlex.quote(str(output / 'guest.sh'))}",
+    ]
+
+
+def guest_script(command: Sequence[str], output: Path) -> str:
+    """The exit status goes through a file: it then also tells a crash from an end.
+
+    Errors go where the rest goes, as vng's standard error is the kernel's console.
+    """
+    place = shlex.quote(str(output))
+    return f"""#!/bin/sh
+exec 2>&1
+export PATH={shlex.quote(environment()["PATH"])}
+export PYTHONPATH={shlex.quote(str(paths.REPOSITORY / "lab"))}
+export PYTHONDONTWRITEBYTECODE=1 NUKSM_OUTPUT={place}
+cd {shlex.quote(str(paths.REPOSITORY))} || exit 1
+{shlex.join(command)}
+status=$?
+dmesg >{place}/dmesg.txt
+echo $status >{place}/status
+"""
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Ends the machine and all its helpers, which share a process group."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def relay(process: subprocess.Popen[bytes], seconds: float, quiet: bool) -> None:
+    """Passes the guest's output on as it comes; tells that it boots until then."""
+    assert process.stdout is not None
+    start = time.monotonic()
+    booting = True
+    while True:
+        ready, _, _ = select.select([process.stdout], [], [], HEARTBEAT_SECONDS)
+        elapsed = time.monotonic() - start
+        if elapsed > seconds:
+            raise MachineError(f"the machine was not done after {seconds:.0f} s")
+        if not ready:
+            if booting and not quiet:
+                print(f"  booting, {elapsed:.0f} s", flush=True)
+            continue
+        data = os.read(process.stdout.fileno(), 65536)
+        if not data:
+            return
+        booting = False
+        if not quiet:
+            sys.stdout.buffer.write(data)
+            sys.stdout.flush()
+
+
+def result(output: Path) -> int:
+    """The command's exit status, if the guest's kernel got that far unharmed."""
+    status = output / "status"
+    if not status.is_file():
+        console = (output / CONSOLE).read_text(errors="replace").splitlines()
+        last = "\n".join(console[-CONSOLE_LINES:])
+        raise MachineError(f"the machine ended before its command did:\n{last}")
+    faults = [
+        line
+        for line in (output / "dmesg.txt").read_text(errors="replace").splitlines()
+        if FAULT.search(line)
+    ]
+    if faults:
+        raise MachineError("the guest's kernel reports: " + "; ".join(faults))
+    return int(status.read_text())
+
+
+def prepare(command: Sequence[str], output: Path) -> None:
+    """Puts the guest's script into the output directory, and nothing older."""
+    output.mkdir(parents=True, exist_ok=True)
+    for name in ("status", "dmesg.txt"):
+        (output / name).unlink(missing_ok=True)
+    (output / "guest.sh").write_text(guest_script(command, output))
+
+
+def run(
+    command_line: Sequence[str], output: Path, seconds: float, quiet: bool = False
+) -> int:
+    """Runs the prepared guest by `command_line`; returns its script's status."""
+    with (output / CONSOLE).open("wb") as console:
+        process = subprocess.Popen(
+            command_line,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=console,
+            env=environment(),
+            cwd=paths.REPOSITORY,
+            start_new_session=True,
+        )
+    try:
+        relay(process, seconds, quiet)
+    finally:
+        stop(process)
+    return result(output)
+
+
+def boot(  # noqa: PLR0913 (each says another thing about the run)
+    machine: Machine,
+    kernel: Path,
+    command: Sequence[str],
+    output: Path,
+    *,
+    kvm: bool,
+    seconds: float,
+    quiet: bool = False,
+) -> int:
+    """Runs the command in the machine; returns its exit status."""
+    output = output.absolute()
+    prepare(command, output)
+    return run(vng_command(machine, kernel, kvm, output), output, seconds, quiet)

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where things are. The same paths hold on the host and in the guest."""
+
+import os
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BUILD = REPOSITORY / "build"
+TENANT = BUILD / "tenant"
+NUKSM = REPOSITORY / "target" / "release" / "nuksm"
+
+
+def cache() -> Path:
+    """What is worth keeping over a `make clean`: kernels, and what works here."""
+    if own := os.environ.get("NUKSM_CACHE"):
+        return Path(own).absolute()
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home.absolute() / "nuksm"

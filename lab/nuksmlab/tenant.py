@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A process with known pages on one node, and the channel that controls it."""
+
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from nuksmlab import numa, paths
+
+
+class TenantError(Exception):
+    """A tenant refused, or is gone."""
+
+
+# Instead of a node: the kernel may run the tenant where it likes.
+ANYWHERE = -1
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a tenant is to be; the shares are percent of its pages."""
+
+    name: str
+    node: int  # or ANYWHERE
+    mib: int
+    equal: int = 100
+    private: int = 0
+    zero: int = 0
+    changing: int = 0
+    seed: int = 1
+    madvised: bool = True
+
+    def arguments(self) -> list[str]:
+        result = ["--name", self.name]
+        if self.node != ANYWHERE:
+            result += ["--node", str(self.node)]
+        result += ["--mib", str(self.mib), "--seed", str(self.seed)]
+        for share in ("equal", "private", "zero", "changing"):
+            result += [f"--{share}", str(getattr(self, share))]
+        return result if self.madvised else [*result, "--not-madvised"]
+
+
+def parse_fields(text: str) -> dict[str, str]:
+    return dict(field.split("=", 1) for field in text.split())
+
+
+class Tenant:
+    """Started with its pages written; ends with the `with` block."""
+
+    def __init__(
+        self, spec: Spec, prefix: Sequence[str] = (), binary: Path = paths.TENANT
+    ) -> None:
+        self.spec = spec
+        self.process = subprocess.Popen(
+            [*prefix, str(binary), *spec.arguments()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.facts = self._read("ready")
+        self.pid = int(self.facts["pid"])
+        self.equal_pages = int(self.facts["equal"])
+
+    def _read(self, expected: str) -> dict[str, str]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().strip()
+        verdict, _, rest = line.partition(" ")
+        if verdict != expected:
+            name = self.spec.name
+            raise TenantError(f"{name}: {line or f'gone ({self.process.poll()})'}")
+        return parse_fields(rest)
+
+    def send(self, command: str) -> None:
+        """Gives a command whose answer `receive` takes later."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{command}\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> dict[str, int]:
+        return {key: int(value) for key, value in self._read("ok").items()}
+
+    def command(self, command: str) -> dict[str, int]:
+        self.send(command)
+        return self.receive()
+
+    def bad_pages(self) -> int:
+        """Compares every byte of every page with what it has to be."""
+        return self.command("verify")["bad"]
+
+    def equal_pages_by_node(self) -> dict[int, int]:
+        """Where the kernel says this tenant's equal pages are."""
+        return numa.pages_by_node(self.pid, int(self.facts["equal_at"], 16))
+
+    def renice(self, nice: int) -> None:
+        os.setpriority(os.PRIO_PROCESS, self.pid, nice)
+
+    def quit(self) -> None:
+        if self.process.poll() is None:
+            self.command("quit")
+            self.process.communicate()
+        if self.process.returncode != 0:
+            name = self.spec.name
+            raise TenantError(f"{name} ended with {self.process.returncode}")
+
+    def __enter__(self) -> "Tenant":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.quit()
+        else:
+            self.process.kill()
+            self.process.communicate()
+
+
+# Called with a name, a node, and what else a Spec takes by name.
+StartTenant = Callable[..., Tenant]

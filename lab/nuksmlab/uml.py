@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Boots User-Mode Linux, a kernel that is a process, and runs one command in it.
+
+One CPU, one node, native speed: for the engine's index, which needs no nodes.
+The guest sees the host's files read-only, and one output directory read-write.
+"""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from nuksmlab import machine
+
+
+def init_script(output: Path) -> str:
+    """The first process: mounts what programs expect, runs the command, ends.
+
+    Nothing is mounted on /tmp: the repository itself may be there.
+    """
+    place = shlex.quote(str(output))
+    return f"""#!/bin/sh
+PATH={shlex.quote(machine.environment()["PATH"])}
+export PATH
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t hostfs -o {place} none {place}
+TMPDIR={place}
+export TMPDIR
+sh {place}/guest.sh
+busybox poweroff -f
+"""
+
+
+def command_line(kernel: Path, memory_mib: int, output: Path) -> list[str]:
+    return [
+        str(kernel),
+        f"mem={memory_mib}M",
+        *("rootfstype=hostfs", "rootflags=/", "ro", "quiet"),
+        *("con=null", "con0=null,fd:1", "ssl=null"),
+        f"init={output / 'init.sh'}",
+    ]
+
+
+def boot(
+    kernel: Path, memory_mib: int, command: Sequence[str], output: Path, seconds: float
+) -> int:
+    """Runs the command in the guest; returns its exit status."""
+    output = output.absolute()
+    machine.prepare(command, output)
+    init = output / "init.sh"
+    init.write_text(init_script(output))
+    init.chmod(0o755)
+    return machine.run(command_line(kernel, memory_mib, output), output, seconds)

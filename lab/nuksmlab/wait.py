@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Waiting for state that nobody announces, such as a counter of the kernel."""
+
+import time
+from collections.abc import Callable
+
+
+class DeadlineError(Exception):
+    """What was waited for did not come in time."""
+
+
+def until(
+    done: Callable[[], bool], what: Callable[[], str], seconds: float, poll: float = 0.1
+) -> None:
+    """Polls until `done()`; past the deadline, raises what `what()` says."""
+    end = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > end:
+            raise DeadlineError(f"not within {seconds:.0f} s: {what()}")
+        time.sleep(poll)

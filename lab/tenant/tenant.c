@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A tenant: a process on one node with a given mix of pages, that does what
+ * its control channel says and can tell at any time whether its content is
+ * intact.
+ *
+ * It prints one line `ready KEY=VALUE…` when its pages are written. Then every
+ * line it reads is a command, answered by exactly one line when it is done:
+ * `ok KEY=VALUE…` or `error TEXT`. End of input is the same as `quit`.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "churn.h"
+#include "memory.h"
+#include "node.h"
+
+#define NAME_MAX_LENGTH 15 /* what the kernel keeps of a process name */
+#define CHILD_WRITES 64
+
+static const char *const class_name[CLASS_COUNT] = {
+	[CLASS_EQUAL] = "equal",
+	[CLASS_PRIVATE] = "private",
+	[CLASS_ZERO] = "zero",
+	[CLASS_CHANGING] = "changing",
+};
+
+/**
+ * struct options - the command line
+ * @name: the process name, part of the private content
+ * @mib: size of all pages together
+ * @node: where CPUs and memory are bound; below 0 nowhere
+ * @percent: share of each class; they sum to 100
+ * @seed: makes the equal content
+ * @mergeable: whether the pages are offered to KSM by madvise
+ */
+struct options {
+	const char *name;
+	size_t mib;
+	int node;
+	size_t percent[CLASS_COUNT];
+	uint64_t seed;
+	bool mergeable;
+};
+
+__attribute__((format(printf, 1, 2), noreturn)) static void
+fail(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	fputs("tenant: ", stderr);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+	va_end(arguments);
+	exit(EXIT_FAILURE);
+}
+
+__attribute__((format(printf, 1, 2))) static void answer(const char *format,
+							 ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+	putchar('\n');
+	fflush(stdout);
+}
+
+static unsigned long parse_number(const char *option, const char *text)
+{
+	unsigned long number;
+	char *end;
+
+	errno = 0;
+	number = strtoul(text, &end, 10);
+	if (errno || *end || end == text || *text == '-')
+		fail("--%s: '%s' is not a number", option, text);
+	return number;
+}
+
+static struct options parse_options(int argc, char **argv)
+{
+	enum { OPTION_NAME = CLASS_COUNT, OPTION_MIB, OPTION_NODE, OPTION_SEED,
+	       OPTION_NOT_MADVISED };
+	static const struct option known[] = {
+		{ "equal", required_argument, NULL, CLASS_EQUAL },
+		{ "private", required_argument, NULL, CLASS_PRIVATE },
+		{ "zero", required_argument, NULL, CLASS_ZERO },
+		{ "changing", required_argument, NULL, CLASS_CHANGING },
+		{ "name", required_argument, NULL, OPTION_NAME },
+		{ "mib", required_argument, NULL, OPTION_MIB },
+		{ "node", required_argument, NULL, OPTION_NODE },
+		{ "seed", required_argument, NULL, OPTION_SEED },
+		{ "not-madvised", no_argument, NULL, OPTION_NOT_MADVISED },
+		{ 0 },
+	};
+	struct options options = { .node = -1, .mergeable = true };
+	size_t sum = 0;
+	int option, index;
+
+	while ((option = getopt_long(argc, argv, "", known, &index)) != -1) {
+		if (option == '?')
+			exit(EXIT_FAILURE);
+		if (option == OPTION_NAME)
+			options.name = optarg;
+		else if (option == OPTION_NOT_MADVISED)
+			options.mergeable = false;
+		else if (option == OPTION_MIB)
+			options.mib = parse_number("mib", optarg);
+		else if (option == OPTION_NODE)
+			options.node = (int)parse_number("node", optarg);
+		else if (option == OPTION_SEED)
+			options.seed = parse_number("seed", optarg);
+		else
+			options.percent[option] =
+				parse_number(known[index].name, optarg);
+	}
+	for (int class = 0; class < CLASS_COUNT; class++)
+		sum += options.percent[class];
+	if (optind != argc)
+		fail("'%s' is no option", argv[optind]);
+	if (!options.name || !options.mib)
+		fail("--name and --mib are needed");
+	if (strlen(options.name) > NAME_MAX_LENGTH)
+		fail("--name: at most %d characters", NAME_MAX_LENGTH);
+	if (sum != 100)
+		fail("--equal, --private, --zero and --changing sum to %zu, not 100",
+		     sum);
+	return options;
+}
+
+static void bind_to_node(int node)
+{
+	int error = node_bind_cpus(node);
+
+	if (error)
+		fail("cannot bind to the CPUs of node %d: %s", node,
+		     strerror(-error));
+	error = node_bind_memory(node);
+	if (error)
+		fail("cannot bind memory to node %d: %s", node,
+		     strerror(-error));
+}
+
+static void set_up(struct memory *memory, const struct options *options)
+{
+	size_t total = (options->mib << 20) / PAGE_BYTES;
+	size_t left = total;
+	int error;
+
+	prctl(PR_SET_NAME, options->name);
+	if (options->node >= 0)
+		bind_to_node(options->node);
+
+	memory->id.seed = options->seed;
+	memory->id.name_key = content_name_key(options->name, options->seed);
+	for (int class = CLASS_COUNT - 1; class >= 0; class--) {
+		struct pages *pages = &memory->class[class];
+
+		pages->class = class;
+		pages->count = total * options->percent[class] / 100;
+		left -= pages->count;
+	}
+	/* What rounding leaves goes to the first class that was asked for. */
+	for (int class = 0; class < CLASS_COUNT && left; class++)
+		if (options->percent[class]) {
+			memory->class[class].count += left;
+			left = 0;
+		}
+	error = memory_map(memory, options->mergeable);
+	if (error)
+		fail("cannot set up %zu MiB: %s", options->mib,
+		     strerror(-error));
+}
+
+static void announce(const struct memory *memory)
+{
+	printf("ready pid=%d", getpid());
+	for (int class = 0; class < CLASS_COUNT; class++) {
+		const struct pages *pages = &memory->class[class];
+
+		printf(" %s=%zu %s_at=%lx", class_name[class], pages->count,
+		       class_name[class], (unsigned long)pages->base);
+	}
+	answer("%s", "");
+}
+
+/* The child has the pages, but neither the channel nor the churning thread. */
+__attribute__((noreturn)) static void child_main(struct memory *memory)
+{
+	int null = open("/dev/null", O_RDWR);
+	size_t before, after;
+
+	if (null < 0 || dup2(null, STDIN_FILENO) < 0 ||
+	    dup2(null, STDOUT_FILENO) < 0)
+		_exit(EXIT_FAILURE);
+	memory_verify(memory, &before);
+	memory_write(memory, CHILD_WRITES);
+	memory_change(memory);
+	memory_verify(memory, &after);
+	_exit(before || after ? EXIT_FAILURE : EXIT_SUCCESS);
+}
+
+static void do_fork(struct memory *memory)
+{
+	int status;
+	pid_t child;
+
+	/* Held over the fork, or the child could inherit a half-written page. */
+	memory_lock();
+	child = fork();
+	memory_unlock();
+	if (child == 0)
+		child_main(memory);
+	if (child < 0)
+		answer("error fork: %s", strerror(errno));
+	else if (waitpid(child, &status, 0) != child)
+		answer("error waitpid: %s", strerror(errno));
+	else if (WIFSIGNALED(status))
+		answer("error child killed by signal %d", WTERMSIG(status));
+	else
+		answer("ok child=%d bad=%d", child, WEXITSTATUS(status));
+}
+
+static void do_churn(struct memory *memory, const char *verb)
+{
+	size_t written = 0;
+	int error = -EINVAL;
+
+	if (!strcmp(verb, "start"))
+		error = churn_start(memory);
+	else if (!strcmp(verb, "stop"))
+		error = churn_stop(&written);
+	if (error)
+		answer("error churn %s: %s", verb, strerror(-error));
+	else
+		answer("ok written=%zu", written);
+}
+
+static void do_write(struct memory *memory, const char *text)
+{
+	char *end;
+	size_t wanted = strtoul(text, &end, 10);
+
+	if (*end || end == text)
+		answer("error write: '%s' is not a number of pages", text);
+	else
+		answer("ok pages=%zu", memory_write(memory, wanted));
+}
+
+/* Returns false when the tenant is to end. */
+static bool obey(struct memory *memory, char *line)
+{
+	char *command = strtok(line, " \n");
+	char *argument = strtok(NULL, " \n");
+	size_t pages, bad;
+
+	if (!argument)
+		argument = "";
+	if (!command) {
+		answer("error empty command");
+	} else if (!strcmp(command, "verify")) {
+		pages = memory_verify(memory, &bad);
+		answer("ok pages=%zu bad=%zu", pages, bad);
+	} else if (!strcmp(command, "touch")) {
+		answer("ok pages=%zu", memory_touch(memory));
+	} else if (!strcmp(command, "write")) {
+		do_write(memory, argument);
+	} else if (!strcmp(command, "restore")) {
+		answer("ok pages=%zu", memory_restore(memory));
+	} else if (!strcmp(command, "change")) {
+		answer("ok pages=%zu", memory_change(memory));
+	} else if (!strcmp(command, "churn")) {
+		do_churn(memory, argument);
+	} else if (!strcmp(command, "fork")) {
+		do_fork(memory);
+	} else if (!strcmp(command, "quit")) {
+		answer("ok");
+		return false;
+	} else {
+		answer("error '%s' is no command", command);
+	}
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = parse_options(argc, argv);
+	struct memory memory = { 0 };
+	size_t capacity = 0, written;
+	char *line = NULL;
+
+	set_up(&memory, &options);
+	announce(&memory);
+	while (getline(&line, &capacity, stdin) > 0)
+		if (!obey(&memory, line))
+			break;
+	/* The thread works on this function's memory: it has to end first. */
+	churn_stop(&written);
+	free(line);
+	return EXIT_SUCCESS;
+}

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0-only
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import kernels
+
+SEARCH = """\
+linux-image-6.12.100+deb12-amd64 - Linux 6.12 for 64-bit PCs (signed)
+linux-image-6.12.99+deb12-amd64 - Linux 6.12 for 64-bit PCs (signed)
+linux-image-6.12.117+deb12-cloud-amd64 - Linux 6.12 for x86-64 cloud (signed)
+linux-image-6.12.117+deb12-rt-amd64 - Linux 6.12 for 64-bit PCs, PREEMPT_RT
+linux-image-6.12.117+deb12-amd64-dbg - Debug symbols
+linux-image-6.12.117+deb12-amd64-unsigned - Linux 6.12 for 64-bit PCs
+linux-image-6.1.0-50-amd64 - Linux 6.1 for 64-bit PCs (signed)
+"""
+
+
+def put_kernel(release: str) -> Path:
+    image = kernels.image(release)
+    image.parent.mkdir(parents=True)
+    image.touch()
+    return image
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUKSM_CACHE", str(tmp_path))
+
+
+def test_newest_release_is_the_highest_number_of_the_plain_flavour() -> None:
+    assert kernels.newest_release(SEARCH) == "6.12.100+deb12-amd64"
+
+
+def test_no_release_among_other_packages() -> None:
+    assert kernels.newest_release(SEARCH.splitlines()[2]) is None
+
+
+def test_newest_cached_kernel_is_used() -> None:
+    put_kernel("6.12.99+deb12-amd64")
+    newest = put_kernel("6.12.100+deb12-amd64")
+    assert kernels.find(None) == newest
+
+
+def test_half_unpacked_kernel_is_no_kernel() -> None:
+    (kernels.store() / ".new-x" / "root" / "boot").mkdir(parents=True)
+    assert kernels.cached() is None
+
+
+def test_given_kernel_that_is_not_there() -> None:
+    with pytest.raises(kernels.KernelError, match="no such file"):
+        kernels.find("/nowhere/vmlinuz")
+
+
+def test_system_without_the_package_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with pytest.raises(kernels.KernelError, match="KERNEL=/path/to/vmlinuz"):
+        kernels.find(None)

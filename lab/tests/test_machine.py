@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0-only
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import machine
+
+
+def test_each_node_has_memory_and_a_cpu_and_a_distance_to_the_others() -> None:
+    arguments = " ".join(machine.Machine(3, 512).arguments())
+    assert arguments == (
+        "--cpus 3 -m 1536M"
+        " --numa 512M,cpus=0 --numa 512M,cpus=1 --numa 512M,cpus=2"
+        " --numa-distance 0,1=21 --numa-distance 0,2=21 --numa-distance 1,2=21"
+    )
+
+
+@pytest.mark.parametrize("kvm", [True, False])
+def test_kvm_is_switched_off_where_it_does_not_work(kvm: bool) -> None:
+    command = machine.vng_command(
+        machine.Machine(1, 512), Path("/k/vmlinuz"), kvm, Path("/out")
+    )
+    assert ("--disable-kvm" in command) is not kvm
+
+
+def test_guest_script_quotes_the_command(tmp_path: Path) -> None:
+    script = machine.guest_script(["echo", "a b; exit 3"], tmp_path)
+    assert "echo 'a b; exit 3'" in script
+
+
+def write_result(output: Path, status: str, dmesg: str) -> None:
+    (output / "status").write_text(status)
+    (output / "dmesg.txt").write_text(dmesg)
+
+
+def test_exit_status_is_passed_on(tmp_path: Path) -> None:
+    write_result(tmp_path, "7\n", "all quiet\n")
+    assert machine.result(tmp_path) == 7
+
+
+def test_machine_that_died_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / machine.CONSOLE).write_text("Kernel panic - not syncing\n")
+    with pytest.raises(machine.MachineError, match=r"ended before.*\nKernel panic"):
+        machine.result(tmp_path)
+
+
+def test_kernel_fault_is_an_error_whatever_the_command_says(tmp_path: Path) -> None:
+    write_result(tmp_path, "0\n", "[ 1.0] BUG: unable to handle page fault\n")
+    with pytest.raises(machine.MachineError, match="unable to handle"):
+        machine.result(tmp_path)
+
+
+def start(code: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True
+    )
+
+
+def test_deadline_ends_a_machine_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "HEARTBEAT_SECONDS", 0.1)
+    process = start("import signal; signal.pause()")
+    began = time.monotonic()
+    with pytest.raises(machine.MachineError, match="not done after"):
+        machine.relay(process, 0.3, quiet=False)
+    machine.stop(process)
+    assert process.returncode is not None
+    assert time.monotonic() - began < 10
+    assert "booting" in capfd.readouterr().out

@@ -1,0 +1,122 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Installs what the build, the demo and (with `test`) the tests need, as far as
+# it is missing: system packages by apt, Python packages into build/venv.
+set -euo pipefail
+
+usage='usage: scripts/setup.sh demo|test'
+purpose=${1:?$usage}
+[ "$purpose" = demo ] || [ "$purpose" = test ] || { echo "$usage" >&2; exit 2; }
+
+repository=$(cd "$(dirname "$0")/.." && pwd)
+venv=$repository/build/venv
+PATH=$PATH:/usr/sbin:/sbin
+missing=()
+
+has() { command -v "$1" >/dev/null; }
+
+need() { # PACKAGE CHECK…: the package is missing when the check fails
+	local package=$1
+	shift
+	"$@" >/dev/null 2>&1 || missing+=("$package")
+}
+
+c_library_headers() { echo '#include <stdio.h>' | cc -E -; }
+static_busybox() { has busybox && ! ldd "$(command -v busybox)"; }
+python_is_new_enough() { python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; }
+python_makes_venvs() { python3 -c 'import ensurepip, venv'; }
+ca_certificates() { [ -s /etc/ssl/certs/ca-certificates.crt ]; }
+
+rust_is_new_enough() {
+	local version
+	version=$(cargo --version 2>/dev/null | cut -d' ' -f2) || return 1
+	[ "$(printf '%s\n' 1.85 "$version" | sort -V | head -1)" = 1.85 ]
+}
+
+# Debian keeps a current Rust under another name for its browsers' builds.
+rust_packages() {
+	local suffix=
+	if apt-cache show cargo-web >/dev/null 2>&1; then
+		suffix=-web
+	fi
+	if ! rust_is_new_enough; then
+		missing+=("cargo$suffix" "rustc$suffix")
+	fi
+	if [ "$purpose" = test ]; then
+		need "rustfmt$suffix" cargo fmt --version
+		need "rust${suffix}-clippy" cargo clippy --version
+	fi
+}
+
+find_missing() {
+	missing=()
+	need gcc has cc
+	need libc6-dev c_library_headers
+	need qemu-system-x86 has qemu-system-x86_64
+	need busybox-static static_busybox
+	need kmod has depmod
+	need file has file
+	need python3 has python3
+	need python3-venv python_makes_venvs
+	need ca-certificates ca_certificates
+	if [ "$purpose" = test ]; then
+		need shellcheck has shellcheck
+		need flex has flex
+		need bison has bison
+		need bc has bc
+		need patch has patch
+		need xz-utils has xz
+	fi
+	rust_packages
+}
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	else
+		sudo "$@"
+	fi
+}
+
+may_install() {
+	has apt-get && { [ "$(id -u)" = 0 ] || { has sudo && sudo -v; }; }
+}
+
+install_missing() {
+	if ! may_install; then
+		echo "These packages are missing, and installing them needs root or sudo: ${missing[*]}" >&2
+		exit 1
+	fi
+	as_root apt-get update -qq
+	find_missing # the package lists may have been empty
+	echo "installing: ${missing[*]}"
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+		--no-install-recommends "${missing[@]}"
+}
+
+set_up_python() {
+	local wanted=$repository/lab/pyproject.toml stamp=$venv/.installed
+	cmp -s "$wanted" "$stamp" && return
+	echo "setting up Python packages in build/venv"
+	rm -rf "$venv"
+	python3 -m venv "$venv"
+	"$venv/bin/pip" install --quiet --disable-pip-version-check \
+		--editable "$repository/lab[dev]"
+	cp "$wanted" "$stamp"
+}
+
+find_missing
+if [ ${#missing[@]} -gt 0 ]; then
+	install_missing
+	find_missing
+fi
+if [ ${#missing[@]} -gt 0 ]; then
+	echo "Still missing after the installation: ${missing[*]}" >&2
+	exit 1
+fi
+if ! python_is_new_enough; then
+	echo "Python 3.11 or newer is needed; this is $(python3 --version)" >&2
+	exit 1
+fi
+set_up_python
