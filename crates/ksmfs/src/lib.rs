@@ -4,6 +4,10 @@
 //! The set of files grew over the kernels' versions, so every one of them is
 //! an `Option`: `None` means that this kernel has no such file.
 
+mod engine;
+
+pub use engine::{Choice, Engine, PagesByNode, Setting};
+
 use serde::Serialize;
 use sysroot::{Result, Root};
 
@@ -83,6 +87,11 @@ pub struct ProcessKsm {
     pub rmap_items: Option<u64>,
     /// Pages of the process that are merged, the zero page apart.
     pub merging_pages: Option<u64>,
+    /// Those on the node where the process's own copy was before merging; only
+    /// the engine counts them.
+    pub merged_local: Option<u64>,
+    /// Those on another node.
+    pub merged_remote: Option<u64>,
 }
 
 impl ProcessKsm {
@@ -100,6 +109,8 @@ impl ProcessKsm {
             let field = match key {
                 "ksm_rmap_items" => &mut stat.rmap_items,
                 "ksm_merging_pages" => &mut stat.merging_pages,
+                "ksm_merged_local" => &mut stat.merged_local,
+                "ksm_merged_remote" => &mut stat.merged_remote,
                 _ => continue,
             };
             let number = value.trim().parse().map_err(|_| root.malformed(&path, "a number", line))?;
@@ -173,11 +184,24 @@ mod tests {
             ("proc/10/ksm_stat", "ksm_rmap_items many\n"),
         ]);
         let read = |pid| ProcessKsm::read(&root, pid).unwrap();
-        assert_eq!(read(7), ProcessKsm { rmap_items: Some(9), merging_pages: Some(8) });
-        assert_eq!(read(8), ProcessKsm { rmap_items: None, merging_pages: Some(3) });
+        let stock =
+            |rmap_items, merging_pages| ProcessKsm { rmap_items, merging_pages, ..Default::default() };
+        assert_eq!(read(7), stock(Some(9), Some(8)));
+        assert_eq!(read(8), stock(None, Some(3)));
         assert_eq!(read(12), ProcessKsm::default());
-        assert_eq!(read(9), ProcessKsm { rmap_items: Some(9), merging_pages: None });
+        assert_eq!(read(9), stock(Some(9), None));
         assert_eq!(read(11), ProcessKsm::default());
         assert!(ProcessKsm::read(&root, 10).unwrap_err().to_string().contains("ksm_rmap_items many"));
+    }
+
+    #[test]
+    fn the_engine_tells_near_pages_from_far_ones() {
+        let (_dir, root) = root(&[
+            ("proc/7/ksm_stat", "ksm_merging_pages 8\nksm_merged_local 0\nksm_merged_remote 8\n"),
+            ("proc/8/ksm_stat", "ksm_merging_pages 8\nksm_merged_local -1\n"),
+        ]);
+        let stat = ProcessKsm::read(&root, 7).unwrap();
+        assert_eq!((stat.merged_local, stat.merged_remote), (Some(0), Some(8)));
+        assert!(ProcessKsm::read(&root, 8).unwrap_err().to_string().contains("ksm_merged_local -1"));
     }
 }

@@ -52,6 +52,14 @@ pub enum Command {
         after_help = "Examples:\n  nuksm place --once --dry-run\n  nuksm place --policy priority --interval 30 --rate 128MiB"
     )]
     Place(PlaceArgs),
+    /// Show or change how the engine works, on a kernel that has it.
+    ///
+    /// The engine is nuKSM inside the kernel (`CONFIG_NUKSM`): it chooses the node
+    /// of a page while it merges it, and finds equal pages in a forest of trees.
+    /// Without a command, its settings are shown; what it has done so far is in
+    /// `nuksm status`.
+    #[command(after_help = "Examples:\n  nuksm engine\n  nuksm engine set placement=priority")]
+    Engine(EngineArgs),
     /// Run an unmodified program with merging switched on for all its memory.
     ///
     /// Uses `PR_SET_MEMORY_MERGE` of prctl(2), Linux 6.4; from 6.7 on the setting
@@ -113,6 +121,52 @@ pub struct PlaceArgs {
     /// Print one JSON object per pass, a line each.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `engine`.
+#[derive(Debug, Args)]
+pub struct EngineArgs {
+    /// What to do; `show` when not given.
+    #[command(subcommand)]
+    pub command: Option<EngineCommand>,
+}
+
+/// The commands of `engine`.
+#[derive(Debug, Subcommand)]
+pub enum EngineCommand {
+    /// Show each setting, what it means now, and what else it can be.
+    #[command(after_help = "Example: nuksm engine show (for programs: nuksm status --json | jq .engine)")]
+    Show,
+    /// Change settings; all of them, or none when the kernel refuses one.
+    ///
+    /// placement=first|fair|priority decides on which node a page stays when it
+    /// is merged: where scan order leaves it, evenly over its sharers' nodes
+    /// (hotter copies first), or by their nice values. It can change at any
+    /// time, for new merges; `nuksm place` corrects older ones.
+    ///
+    /// index=content|checksum is the order of pages in a tree; checksum reads
+    /// far less memory. `kib_per_tree=KIB` is the memory per tree: 256 is the
+    /// default, 102400 the paper's, 0 makes one tree; with index=content that is
+    /// stock KSM. Both can change only while KSM tracks no page at all: write 2
+    /// to /sys/kernel/mm/ksm/run first, which un-merges everything and takes as
+    /// much free memory as was saved, and 1 afterwards.
+    ///
+    /// Settings last until the next boot. Needs root.
+    #[command(
+        after_help = "Examples:\n  nuksm engine set placement=priority\n  nuksm engine set --dry-run index=checksum kib_per_tree=102400"
+    )]
+    Set(EngineSetArgs),
+}
+
+/// Options of `engine set`.
+#[derive(Debug, Args)]
+pub struct EngineSetArgs {
+    /// Explain the changes, but make none.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// What to set: placement, index, `kib_per_tree`.
+    #[arg(required = true, value_name = "KEY=VALUE")]
+    pub settings: Vec<String>,
 }
 
 /// Options of `exec`.
@@ -219,6 +273,7 @@ mod tests {
         assert!(parse("nuksm place --once --policy priority --pid 1 --pid 2").is_ok());
         assert!(parse("nuksm exec -- sh -c true").is_ok());
         assert!(parse("nuksm exec sh -c true").is_ok());
+        assert!(parse("nuksm engine").is_ok());
         for (line, word) in [
             ("nuksm place --rate fast", "no rate"),
             ("nuksm place --interval 0", "no interval"),
@@ -226,6 +281,7 @@ mod tests {
             ("nuksm place --pid self", "invalid"),
             ("nuksm place --policy random", "fair, priority"),
             ("nuksm exec", "required"),
+            ("nuksm engine set", "required"),
         ] {
             let message = parse(line).unwrap_err();
             assert!(message.contains(word), "{line}: {message}");

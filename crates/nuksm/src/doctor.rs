@@ -6,7 +6,7 @@ use crate::output;
 use crate::privilege;
 use crate::tenants;
 use anyhow::{Context, Result};
-use ksmfs::Ksm;
+use ksmfs::{Engine, Ksm};
 use numafs::Topology;
 use pagemap::KpageFlags;
 use serde::Serialize;
@@ -74,6 +74,7 @@ fn examine(root: &Root) -> Result<Vec<Finding>> {
     };
     let machine = Topology::read(root).context("cannot read the machine's nodes")?;
     let mut findings = vec![ok("this kernel has KSM")];
+    findings.push(engine(Engine::read(root)?.as_ref()));
     findings.extend(settings(&ksm));
     findings.extend(privileges(root)?);
     findings.extend(nodes(&machine));
@@ -81,6 +82,22 @@ fn examine(root: &Root) -> Result<Vec<Finding>> {
     findings.extend(huge_pages(root)?);
     findings.extend(ksm_flag(root)?);
     Ok(findings)
+}
+
+/// Does the kernel place pages when it merges them? It need not.
+fn engine(engine: Option<&Engine>) -> Finding {
+    let remedy = "nothing to do: `nuksm place` corrects placement on any kernel";
+    match engine.map(|engine| engine.placement.as_ref()) {
+        None => note("no nuKSM engine in this kernel: scan order decides where merged pages are", remedy),
+        Some(None) => note("this kernel's nuKSM engine does not place merged pages", remedy),
+        Some(Some(placement)) if placement.current == "first" => note(
+            "this kernel's nuKSM engine leaves it to scan order where merged pages are",
+            "nothing to do if that is wanted; else: nuksm engine set placement=fair",
+        ),
+        Some(Some(placement)) => {
+            ok(format!("this kernel's nuKSM engine places merged pages ({})", placement.current))
+        }
+    }
 }
 
 /// Is ksmd at work, and may it merge over nodes?
@@ -238,6 +255,20 @@ mod tests {
         let findings = examine(&root).unwrap();
         assert_eq!(severities(&findings), [Severity::Problem]);
         assert!(findings[0].remedy.as_ref().unwrap().contains("CONFIG_KSM"));
+    }
+
+    #[test]
+    fn an_engine_is_never_a_problem_nor_is_its_absence() {
+        let with = |placement: Option<&str>| {
+            let placement = placement.map(|text| text.parse().unwrap());
+            engine(Some(&Engine { placement, ..Engine::default() }))
+        };
+        assert_eq!(engine(None).severity, Severity::Note);
+        assert!(engine(None).remedy.unwrap().contains("`nuksm place`"));
+        assert_eq!(with(None).severity, Severity::Note);
+        assert!(with(Some("[first] fair")).remedy.unwrap().contains("placement=fair"));
+        let placing = with(Some("first [fair]"));
+        assert_eq!((placing.severity, placing.remedy), (Severity::Ok, None));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod cli;
 mod doctor;
+mod engine;
 mod exec;
 mod output;
 mod place;
@@ -33,6 +34,7 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         cli::Command::Status(args) => status::run(&root, &args),
         cli::Command::Sharing(args) => sharing::run(&root, &args),
         cli::Command::Place(args) => place::run(&root, &args),
+        cli::Command::Engine(args) => engine::run(&root, &args),
         cli::Command::Exec(args) => exec::run(&args),
         cli::Command::Doctor(args) => doctor::run(&root, &args),
     }

@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 use serde::Serialize;
+use std::fmt::Display;
 use std::io::Write;
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
@@ -41,6 +42,11 @@ impl Table {
         let text = table.to_string();
         text.lines().map(|line| format!("  {}\n", line.trim_end())).collect()
     }
+}
+
+/// A named figure and what it means.
+pub fn line(name: &str, value: impl Display, remark: &str) -> String {
+    format!("  {name:<16}{value:>12}  {remark}\n")
 }
 
 /// Bytes in the unit a person would choose.

@@ -2,12 +2,13 @@
 //! `nuksm status`: KSM at a glance.
 
 use crate::cli::StatusArgs;
-use crate::output::{self, Table, bytes, known, percent};
+use crate::engine;
+use crate::output::{self, Table, bytes, known, line, percent};
 use crate::privilege;
 use crate::stop::Stop;
 use crate::view::{self, View};
 use anyhow::Result;
-use ksmfs::Ksm;
+use ksmfs::{Engine, Ksm};
 use model::Savings;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -18,6 +19,8 @@ use sysroot::Root;
 struct Status {
     kernel: String,
     ksm: Ksm,
+    /// `None` on a stock kernel.
+    engine: Option<Engine>,
     savings: Savings,
     scan: ScanReport,
     /// `None` when this user may not see where pages are.
@@ -53,6 +56,10 @@ struct TenantRow {
     merged_pages: u64,
     local_pages: u64,
     remote_pages: u64,
+    /// The engine's own count: merged pages on the node where the tenant's copy
+    /// was before merging, and elsewhere.
+    ksm_merged_local: Option<u64>,
+    ksm_merged_remote: Option<u64>,
 }
 
 /// Prints the status, once or again and again.
@@ -90,6 +97,7 @@ impl Status {
             scan: ScanReport::new(&ksm, before),
             savings,
             ksm,
+            engine: Engine::read(root)?,
             nodes: None,
             tenants: None,
             notes: Vec::new(),
@@ -124,6 +132,8 @@ impl Status {
                 merged_pages: pages.merged,
                 local_pages: pages.local,
                 remote_pages: pages.merged - pages.local,
+                ksm_merged_local: tenant.ksm.merged_local,
+                ksm_merged_remote: tenant.ksm.merged_remote,
             });
         self.tenants = Some(tenants.collect());
         if !view.ksm_flag_reliable {
@@ -144,7 +154,6 @@ impl Status {
             _ => "unknown",
         };
         let mut text = format!("KSM is {state} (Linux {})\n\nSavings\n", self.kernel);
-        let line = |name: &str, value: String, remark: &str| format!("  {name:<16}{value:>12}  {remark}\n");
         let size = |value: u64| bytes(i64::try_from(value).unwrap_or(i64::MAX));
         let shared = format!(
             "{} pages are used at {} further places",
@@ -173,6 +182,9 @@ impl Status {
         text += &line("not merged", known(ksm.pages_unshared), "pages that are unique");
         text += &line("changing", known(ksm.pages_volatile), "pages that change too fast");
 
+        if let Some(engine) = &self.engine {
+            text += &format!("\n{}", engine::report(engine));
+        }
         if let Some(nodes) = &self.nodes {
             text += "\nNodes\n";
             let mut table = Table::new(1, ["node", "merged pages", "free"]);
@@ -253,6 +265,7 @@ mod tests {
             scan: ScanReport::new(&ksm, None),
             savings,
             ksm,
+            engine: None,
             nodes: None,
             tenants: None,
             notes: Vec::new(),
@@ -304,5 +317,23 @@ Note: this kernel flags every anonymous page as KSM: pages that a fork shares in
         assert!(!text.contains("Nodes"), "{text}");
         let json = serde_json::to_value(&status).unwrap();
         assert!(json["nodes"].is_null() && json["ksm"]["smart_scan"].is_null(), "{json}");
+    }
+
+    #[test]
+    fn the_engine_has_a_section_where_there_is_one() {
+        let stock = status();
+        assert!(!stock.text().contains("Engine"), "{}", stock.text());
+        assert!(serde_json::to_value(&stock).unwrap()["engine"].is_null());
+
+        let mut view = crate::view::tests::view();
+        view.tenants[0].ksm.merged_local = Some(4);
+        let mut status = Status { engine: Some(crate::engine::tests::engine()), ..stock };
+        status.place(&view);
+        let text = status.text();
+        assert!(text.contains("\nEngine\n  index               checksum  16384 trees"), "{text}");
+        let json = serde_json::to_value(&status).unwrap();
+        assert_eq!((&json["engine"]["placement"], &json["engine"]["migrated"]), (&"fair".into(), &50.into()));
+        let local = |tenant: usize| &json["tenants"][tenant]["ksm_merged_local"];
+        assert_eq!((local(0), local(1)), (&4.into(), &serde_json::Value::Null));
     }
 }

@@ -19,6 +19,8 @@ pub struct Tenant {
     pub nice: i32,
     /// With the pid, this identifies the process.
     pub start_ticks: u64,
+    /// What KSM counts for it.
+    pub ksm: ProcessKsm,
 }
 
 /// All tenants, ascending by pid.
@@ -48,7 +50,7 @@ pub fn find(root: &Root, machine: &Topology) -> Result<Vec<Tenant>> {
         let node = home_node(root, pid, machine)?.and_then(|node| machine.memory_node(node));
         let cgroup = root.text(format!("proc/{pid}/cgroup"))?.unwrap_or_default();
         let name = guest_name(&cmdline).or_else(|| unit_name(&cgroup)).unwrap_or(stat.comm);
-        tenants.push(Tenant { pid, name, node, nice: stat.nice, start_ticks: stat.start_ticks });
+        tenants.push(Tenant { pid, name, node, nice: stat.nice, start_ticks: stat.start_ticks, ksm });
     }
     Ok(tenants)
 }

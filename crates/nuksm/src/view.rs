@@ -130,7 +130,14 @@ pub mod tests {
     /// Three tenants, on nodes 0, 1 and 1; frames 1 to 3 with the given
     /// sharers, the first two on node 0, the third on node 1.
     pub fn view() -> View {
-        let tenant = |pid: u32, node| Tenant { pid, name: format!("t{pid}"), node, nice: 0, start_ticks: 0 };
+        let tenant = |pid: u32, node| Tenant {
+            pid,
+            name: format!("t{pid}"),
+            node,
+            nice: 0,
+            start_ticks: 0,
+            ksm: ksmfs::ProcessKsm::default(),
+        };
         let node = |id| numafs::Node {
             id,
             cpus: numafs::CpuList::default(),

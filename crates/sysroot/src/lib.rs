@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Text files of `/sys` and `/proc`, read below a root directory.
+//! Text files of `/sys` and `/proc`, read and written below a root directory.
 //!
 //! Everything the kernel may or may not offer is `Option`: a file that does
 //! not exist is `None`, a file that exists but cannot be read or understood is
 //! an error that names it. Neither is ever zero.
 
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -16,6 +16,14 @@ pub enum Error {
     /// The file is there and the kernel refused to give its content.
     #[error("cannot read {path}")]
     Unreadable {
+        /// The file, root directory included.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// The file is not there, or the kernel refused to take what was written.
+    #[error("cannot write {path}")]
+    Unwritable {
         /// The file, root directory included.
         path: PathBuf,
         /// The kernel's answer.
@@ -37,7 +45,20 @@ impl Error {
     /// True when the kernel said that the caller lacks a privilege.
     #[must_use]
     pub fn is_permission(&self) -> bool {
-        matches!(self, Self::Unreadable { source, .. } if source.kind() == ErrorKind::PermissionDenied)
+        self.kind() == Some(ErrorKind::PermissionDenied)
+    }
+
+    /// True when the kernel said that this cannot change in its present state.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.kind() == Some(ErrorKind::ResourceBusy)
+    }
+
+    fn kind(&self) -> Option<ErrorKind> {
+        match self {
+            Self::Unreadable { source, .. } | Self::Unwritable { source, .. } => Some(source.kind()),
+            Self::Malformed { .. } => None,
+        }
     }
 }
 
@@ -91,6 +112,14 @@ impl Root {
         }
     }
 
+    /// Writes `text` to a file that exists, in one go as sysfs wants it.
+    pub fn write(&self, path: impl AsRef<Path>, text: &str) -> Result<()> {
+        let path = self.path(path);
+        let file = OpenOptions::new().write(true).truncate(true).open(&path);
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|source| Error::Unwritable { path, source })
+    }
+
     /// The numbers N of the entries `prefixN` of a directory, ascending;
     /// empty when there is no such directory.
     pub fn numbered(&self, dir: impl AsRef<Path>, prefix: &str) -> Result<Vec<u32>> {
@@ -140,6 +169,31 @@ mod tests {
         let unreadable = root.text("unreadable").unwrap_err();
         assert!(unreadable.to_string().starts_with("cannot read "), "{unreadable}");
         assert!(!unreadable.is_permission());
+    }
+
+    #[test]
+    fn what_is_written_replaces_what_was_there_and_nothing_is_created() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("setting"), "a longer one\n").unwrap();
+        let root = Root::at(dir.path());
+        root.write("setting", "short\n").unwrap();
+        assert_eq!(root.text("setting").unwrap().as_deref(), Some("short\n"));
+
+        let absent = root.write("absent", "1\n").unwrap_err();
+        assert!(absent.to_string().starts_with("cannot write "), "{absent}");
+        assert!(absent.to_string().ends_with("/absent"), "{absent}");
+        assert_eq!(root.text("absent").unwrap(), None);
+    }
+
+    #[test]
+    fn what_the_kernel_answers_can_be_asked() {
+        let (eacces, ebusy) = (13, 16);
+        let answer = |errno| Error::Unwritable {
+            path: PathBuf::from("setting"),
+            source: std::io::Error::from_raw_os_error(errno),
+        };
+        assert_eq!((answer(eacces).is_permission(), answer(eacces).is_busy()), (true, false));
+        assert_eq!((answer(ebusy).is_permission(), answer(ebusy).is_busy()), (false, true));
     }
 
     #[test]

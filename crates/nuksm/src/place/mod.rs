@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `nuksm place`: the placement daemon for stock kernels.
+//! `nuksm place`: the placement daemon, for kernels that do not place pages
+//! and for pages that were merged before they did.
 
 mod cost;
 mod executor;
@@ -8,13 +9,14 @@ mod pass;
 mod report;
 mod rescan;
 
-use crate::cli::PlaceArgs;
+use crate::cli::{PlaceArgs, PolicyName};
 use crate::output;
 use crate::privilege;
 use crate::stop::Stop;
 use crate::view;
 use anyhow::{Context, Result, bail};
 use homes::Homes;
+use ksmfs::Engine;
 use numafs::{TaskStat, Topology};
 use std::process::ExitCode;
 use sysroot::Root;
@@ -22,6 +24,9 @@ use sysroot::Root;
 /// Places pages, once or until asked to stop.
 pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
     check(root, args)?;
+    if let Some(note) = engine_note(Engine::read(root)?.as_ref(), args.policy) {
+        eprintln!("nuksm: {note}");
+    }
     let stop = Stop::on_signals()?;
     let mut homes = Homes::default();
     loop {
@@ -46,4 +51,44 @@ fn check(root: &Root, args: &PlaceArgs) -> Result<()> {
         }
     }
     privilege::require(root, "placing pages", !args.dry_run)
+}
+
+/// What one should know when the kernel places pages, too.
+fn engine_note(engine: Option<&Engine>, policy: PolicyName) -> Option<String> {
+    let kernels = engine?.placement.as_ref()?.current.as_str();
+    let ours = policy.as_str();
+    if kernels == "first" {
+        return None;
+    }
+    Some(if kernels == ours {
+        format!(
+            "this kernel places new merges by itself ({kernels}): only what was merged before is corrected"
+        )
+    } else {
+        format!(
+            "this kernel places new merges by itself, but as {kernels}, not as {ours}: the two work against \
+             each other; `nuksm engine set placement={ours}` ends that, or `nuksm place --policy {kernels}`"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_places_pages_is_worth_a_word_and_a_contradiction_more() {
+        let note = |placement: Option<&str>, policy| {
+            let placement = placement.map(|text| text.parse().unwrap());
+            engine_note(Some(&Engine { placement, ..Engine::default() }), policy)
+        };
+        assert_eq!(engine_note(None, PolicyName::Fair), None);
+        assert_eq!(note(None, PolicyName::Fair), None);
+        assert_eq!(note(Some("[first] fair priority"), PolicyName::Priority), None);
+        let same = note(Some("first [fair] priority"), PolicyName::Fair).unwrap();
+        assert!(same.contains("(fair): only what was merged before"), "{same}");
+        let other = note(Some("first [fair] priority"), PolicyName::Priority).unwrap();
+        assert!(other.contains("as fair, not as priority: the two work against each other"), "{other}");
+        assert!(other.contains("`nuksm engine set placement=priority`"), "{other}");
+    }
 }

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the engine (a kernel with `CONFIG_NUKSM`) adds to KSM's files.
+
+use crate::DIR;
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use sysroot::{Result, Root};
+
+/// Settings and counters of the engine, named as their files in sysfs are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Engine {
+    /// The order of pages inside a tree.
+    pub index: Choice,
+    /// KiB of memory per tree; 0 for one tree, whatever the memory.
+    pub kib_per_tree: Option<u32>,
+    /// Trees of each kind.
+    pub trees: Option<u64>,
+    /// What decides on which node a page stays when it is merged.
+    pub placement: Option<Choice>,
+    /// Merged pages in memory, by the node they are on.
+    pub pages_shared_by_node: Option<PagesByNode>,
+    /// Further places that use them, by the node the page is on.
+    pub pages_sharing_by_node: Option<PagesByNode>,
+    /// Decisions for the node of the hotter copy.
+    pub placed_hot: Option<u64>,
+    /// Decisions that spread pages evenly.
+    pub placed_spread: Option<u64>,
+    /// Decisions by nice value.
+    pub placed_priority: Option<u64>,
+    /// Decisions in which a node without room could not win.
+    pub placed_no_room: Option<u64>,
+    /// Merged pages that the kernel moved to another node.
+    pub migrated: Option<u64>,
+    /// Attempts to do so that failed.
+    pub migrate_refused: Option<u64>,
+    /// Levels of a tree passed by comparing two checksums.
+    pub checksum_compares: Option<u64>,
+    /// Levels of a tree at which two pages were compared.
+    pub content_compares: Option<u64>,
+    /// Bytes read by comparing pages.
+    pub compared_bytes: Option<u64>,
+    /// Pages of equal checksum that differed.
+    pub collisions: Option<u64>,
+    /// Pages gone or rewritten whose place in the unstable tree was taken.
+    pub replaced: Option<u64>,
+    /// How long the last full scan took, in milliseconds.
+    pub last_scan_ms: Option<u64>,
+    /// CPU time of ksmd in that scan, in milliseconds.
+    pub last_scan_cpu_ms: Option<u64>,
+}
+
+impl Engine {
+    /// Reads all of it; `None` when this kernel has no engine.
+    pub fn read(root: &Root) -> Result<Option<Self>> {
+        let choice = |setting: Setting| root.value(setting.path(), "words, one of them in [brackets]");
+        let number = |name: &str| root.value::<u64>(format!("{DIR}/{name}"), "a number");
+        let by_node = |name: &str| root.value(format!("{DIR}/{name}"), "pages by node: N0=1 N1=2");
+        let Some(index) = choice(Setting::Index)? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            index,
+            kib_per_tree: root.value(Setting::KibPerTree.path(), "a number below 2^32")?,
+            trees: number("trees")?,
+            placement: choice(Setting::Placement)?,
+            pages_shared_by_node: by_node("pages_shared_by_node")?,
+            pages_sharing_by_node: by_node("pages_sharing_by_node")?,
+            placed_hot: number("placed_hot")?,
+            placed_spread: number("placed_spread")?,
+            placed_priority: number("placed_priority")?,
+            placed_no_room: number("placed_no_room")?,
+            migrated: number("migrated")?,
+            migrate_refused: number("migrate_refused")?,
+            checksum_compares: number("checksum_compares")?,
+            content_compares: number("content_compares")?,
+            compared_bytes: number("compared_bytes")?,
+            collisions: number("collisions")?,
+            replaced: number("replaced")?,
+            last_scan_ms: number("last_scan_ms")?,
+            last_scan_cpu_ms: number("last_scan_cpu_ms")?,
+        }))
+    }
+}
+
+/// What of the engine can be set. Those that need an idle KSM come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Setting {
+    /// [`Engine::index`].
+    Index,
+    /// [`Engine::kib_per_tree`].
+    KibPerTree,
+    /// [`Engine::placement`].
+    Placement,
+}
+
+impl Setting {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Index, Self::KibPerTree, Self::Placement];
+
+    /// The name of its file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Index => "index",
+            Self::KibPerTree => "kib_per_tree",
+            Self::Placement => "placement",
+        }
+    }
+
+    /// Does the kernel answer that it is busy while KSM tracks any page?
+    #[must_use]
+    pub fn needs_idle(self) -> bool {
+        match self {
+            Self::Index | Self::KibPerTree => true,
+            Self::Placement => false,
+        }
+    }
+
+    /// Sets it to `value`.
+    pub fn write(self, root: &Root, value: &str) -> Result<()> {
+        root.write(self.path(), &format!("{value}\n"))
+    }
+
+    fn path(self) -> String {
+        format!("{DIR}/{}", self.name())
+    }
+}
+
+/// A setting that is one of several words; serialized as that word.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// The one that holds.
+    pub current: String,
+    /// All that this kernel offers.
+    pub offered: Vec<String>,
+}
+
+/// `first [fair] priority`: the one in brackets holds.
+impl FromStr for Choice {
+    type Err = ();
+
+    fn from_str(text: &str) -> std::result::Result<Self, ()> {
+        let mut choice = Self::default();
+        for word in text.split_whitespace() {
+            let held = word.strip_prefix('[').and_then(|word| word.strip_suffix(']'));
+            let name = held.unwrap_or(word);
+            if name.is_empty() || name.contains(['[', ']']) || held.is_some() && !choice.current.is_empty() {
+                return Err(());
+            }
+            if held.is_some() {
+                name.clone_into(&mut choice.current);
+            }
+            choice.offered.push(name.to_owned());
+        }
+        if choice.current.is_empty() { Err(()) } else { Ok(choice) }
+    }
+}
+
+impl Serialize for Choice {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.current)
+    }
+}
+
+/// Pages on each node that has any.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct PagesByNode(pub BTreeMap<u32, u64>);
+
+/// `N0=123 N2=456`; empty when no node has any.
+impl FromStr for PagesByNode {
+    type Err = ();
+
+    fn from_str(text: &str) -> std::result::Result<Self, ()> {
+        let entry = |word: &str| {
+            let (node, pages) = word.strip_prefix('N')?.split_once('=')?;
+            Some((node.parse().ok()?, pages.parse().ok()?))
+        };
+        let entries: Option<_> = text.split_whitespace().map(entry).collect();
+        entries.map(Self).ok_or(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn root(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join(DIR)).unwrap();
+        for (name, text) in files {
+            fs::write(dir.path().join(DIR).join(name), text).unwrap();
+        }
+        let root = Root::at(dir.path());
+        (dir, root)
+    }
+
+    #[test]
+    fn a_stock_kernel_has_none() {
+        let (_dir, root) = root(&[("run", "1\n"), ("pages_shared", "3\n")]);
+        assert_eq!(Engine::read(&root).unwrap(), None);
+    }
+
+    #[test]
+    fn every_file_is_read() {
+        let (_dir, root) = root(&[
+            ("index", "content [checksum]\n"),
+            ("kib_per_tree", "256\n"),
+            ("trees", "7\n"),
+            ("placement", "first [fair] priority\n"),
+            ("pages_shared_by_node", "N0=123 N2=456\n"),
+            ("pages_sharing_by_node", "\n"),
+            ("placed_hot", "11\n"),
+            ("placed_spread", "12\n"),
+            ("placed_priority", "13\n"),
+            ("placed_no_room", "14\n"),
+            ("migrated", "15\n"),
+            ("migrate_refused", "16\n"),
+            ("checksum_compares", "17\n"),
+            ("content_compares", "18\n"),
+            ("compared_bytes", "19\n"),
+            ("collisions", "20\n"),
+            ("replaced", "21\n"),
+            ("last_scan_ms", "22\n"),
+            ("last_scan_cpu_ms", "23\n"),
+        ]);
+        let json = serde_json::to_value(Engine::read(&root).unwrap()).unwrap();
+        let expected = serde_json::json!({
+            "index": "checksum", "kib_per_tree": 256, "trees": 7, "placement": "fair",
+            "pages_shared_by_node": {"0": 123, "2": 456}, "pages_sharing_by_node": {},
+            "placed_hot": 11, "placed_spread": 12, "placed_priority": 13, "placed_no_room": 14,
+            "migrated": 15, "migrate_refused": 16,
+            "checksum_compares": 17, "content_compares": 18, "compared_bytes": 19,
+            "collisions": 20, "replaced": 21, "last_scan_ms": 22, "last_scan_cpu_ms": 23,
+        });
+        assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn files_that_an_engine_lacks_are_none_not_zero() {
+        let (_dir, root) = root(&[("index", "[content] checksum\n"), ("migrated", "0\n")]);
+        let engine = Engine::read(&root).unwrap().unwrap();
+        assert_eq!(engine.index.current, "content");
+        assert_eq!((engine.migrated, engine.placement, engine.trees), (Some(0), None, None));
+    }
+
+    #[test]
+    fn choices_as_the_kernel_writes_them() {
+        let choice: Choice = "first [fair] priority".parse().unwrap();
+        assert_eq!(choice.current, "fair");
+        assert_eq!(choice.offered, ["first", "fair", "priority"]);
+        for bad in ["", "fair", "[]", "[fair", "fair]", "[[fair]]", "[first] [fair]"] {
+            assert_eq!(bad.parse::<Choice>(), Err(()), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn bad_content_names_the_file() {
+        for (name, text, expected) in [
+            ("index", "checksum\n", "index: expected words, one of them in [brackets], found \"checksum\""),
+            ("placement", "\n", "placement: expected words, one of them in [brackets], found \"\""),
+            ("kib_per_tree", "-1\n", "kib_per_tree: expected a number below 2^32, found \"-1\""),
+            ("collisions", "some\n", "collisions: expected a number, found \"some\""),
+            ("pages_shared_by_node", "N0=1 1=2\n", "pages_shared_by_node: expected pages by node: N0=1"),
+            ("pages_shared_by_node", "N0=\n", "pages_shared_by_node: expected pages by node: N0=1"),
+        ] {
+            let (_dir, root) = root(&[("index", "[content] checksum\n"), (name, text)]);
+            let message = Engine::read(&root).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn settings_are_written_to_their_files() {
+        let (_dir, root) = root(&[("index", "\n"), ("kib_per_tree", "\n"), ("placement", "\n")]);
+        for setting in Setting::ALL {
+            setting.write(&root, "new").unwrap();
+            assert_eq!(root.text(format!("{DIR}/{}", setting.name())).unwrap().as_deref(), Some("new\n"));
+        }
+    }
+}
