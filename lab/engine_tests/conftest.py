@@ -30,8 +30,10 @@ def start() -> Iterator[StartTenant]:
     """Starts tenants; whatever is left of them at the end is killed."""
     tenants: list[Tenant] = []
 
-    def start_tenant(name: str, mib: int = 16, **shares: int) -> Tenant:
-        tenants.append(Tenant(Spec(name, ANYWHERE, mib, madvised=True, **shares)))
+    def start_tenant(
+        name: str, node: int = ANYWHERE, mib: int = 16, **shares: int
+    ) -> Tenant:
+        tenants.append(Tenant(Spec(name, node, mib, madvised=True, **shares)))
         return tenants[-1]
 
     yield start_tenant

@@ -2,6 +2,8 @@
 """The forest, and the order in its trees: the same pages merge, at less cost."""
 
 import errno
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +89,40 @@ def test_contents_are_compared_only_where_checksums_are_equal(
     # One comparison finds a page's equal; in the order of contents each level
     # of the tree costs one.
     assert compared["checksum"] < 2 < compared["content"]
+
+
+@pytest.fixture
+def checksum_bits(ksm: Ksm) -> Iterator[Path]:
+    """The knob that narrows checksums, so that different pages have the same."""
+    knob = Path("/sys/kernel/debug/nuksm/checksum_bits")
+    yield knob
+    ksm.unmerge()
+    knob.write_text("32")
+
+
+@pytest.mark.parametrize("bits", [0, 4])
+@pytest.mark.parametrize(("order", "kib_per_tree"), INDEXES)
+def test_collisions_cost_time_and_nothing_else(
+    ksm: Ksm,
+    start: StartTenant,
+    checksum_bits: Path,
+    bits: int,
+    order: str,
+    kib_per_tree: int,
+) -> None:
+    set_index(ksm, order, kib_per_tree)
+    checksum_bits.write_text(str(bits))
+    tenants = [start(f"vm-{n}", mib=4, equal=60, private=40) for n in range(2)]
+    before = ksm.read("collisions")
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    ksm.stop()
+    assert ksm.read("collisions") > before
+    counters = ksm.counters()
+    assert counters["pages_shared"] == counters["pages_sharing"]
+    assert counters["pages_shared"] == tenants[0].equal_pages
+    for tenant in tenants:
+        assert tenant.command("fork")["bad"] == 0
+        assert tenant.bad_pages() == 0
 
 
 def test_number_of_trees_follows_the_memory(ksm: Ksm) -> None:

@@ -12,21 +12,6 @@ from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import Spec, StartTenant, Tenant
 
 
-def pytest_collection_modifyitems(
-    config: pytest.Config, items: list[pytest.Item]
-) -> None:
-    """Leaves out what needs a machine with another number of nodes."""
-    nodes = len(numa.online())
-    fit: list[pytest.Item] = []
-    unfit: list[pytest.Item] = []
-    for item in items:
-        marker = item.get_closest_marker("needs")
-        wanted = marker.kwargs["nodes"] if marker else nodes
-        (fit if wanted == nodes else unfit).append(item)
-    config.hook.pytest_deselected(items=unfit)
-    items[:] = fit
-
-
 def pytest_sessionstart() -> None:
     if "NUKSM_OUTPUT" not in os.environ:
         pytest.exit("these tests run in a machine: make guest", returncode=2)

@@ -59,7 +59,12 @@ def make_observed(nodes: int) -> Observed:
         shares = [round(PAGES * p / 100) for p in paper.priority_percent(nices)]
         phases.append(make_phase(f"priority {row.name}", nices, shares, 400))
     bad = {f"vm-{node}": 0 for node in range(nodes)}
-    return {"nodes": nodes, "phases": phases, "bad_pages": bad}
+    return {
+        "placed_by": "nuksm place",
+        "nodes": nodes,
+        "phases": phases,
+        "bad_pages": bad,
+    }
 
 
 @pytest.mark.parametrize("nodes", [2, 4])

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The demonstration's phases, run inside the machine.
 
+On a kernel with the engine, each phase starts its tenants anew and lets the
+kernel place their pages as it merges them. On others `nuksm place` corrects,
+phase by phase, what the kernel merged at the beginning.
+
 Writes all it sees to $NUKSM_OUTPUT/observed.json, and each raw pass beside it.
 """
 
+import collections
 import contextlib
 import itertools
 import json
@@ -105,22 +110,61 @@ def verify(tenants: Sequence[Tenant]) -> dict[str, int]:
     return bad
 
 
+def start(stack: contextlib.ExitStack, nodes: Sequence[int]) -> list[Tenant]:
+    tenants = []
+    for spec in specs(nodes):
+        say(f"starting tenant {spec.name} on node {spec.node}, {spec.mib} MiB")
+        tenants.append(stack.enter_context(Tenant(spec)))
+    return tenants
+
+
+def placed_by_program(nodes: Sequence[int], ksm: Ksm) -> Observed:
+    with contextlib.ExitStack() as stack:
+        tenants = start(stack, nodes)
+        phases = [merge(tenants, ksm), place(tenants, "fair", "fair", ksm)]
+        phases += [by_priority(tenants, pair, ksm) for pair in paper.TABLE_III]
+        bad = verify(tenants)
+    return {
+        "placed_by": "nuksm place",
+        "nodes": len(nodes),
+        "phases": phases,
+        "bad_pages": bad,
+    }
+
+
+def placed_by_kernel(nodes: Sequence[int], ksm: Ksm) -> Observed:
+    phases = []
+    bad: collections.Counter[str] = collections.Counter()
+    for name, placement, nice in (
+        ("ksm", "first", (0, 0)),
+        ("fair", "fair", (0, 0)),
+        *((f"priority {pair.name}", "priority", pair.nice) for pair in paper.TABLE_III),
+    ):
+        say(f"{name}: the kernel merges with placement={placement}")
+        ksm.unmerge()
+        ksm.write_text("placement", placement)
+        with contextlib.ExitStack() as stack:
+            tenants = start(stack, nodes)
+            for tenant, value in zip(tenants, itertools.cycle(nice), strict=False):
+                tenant.renice(value)
+            ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+            counters = ksm.counters()
+            phases.append(phase(tenants, name, [], counters, counters))
+            bad.update(verify(tenants))
+    return {
+        "placed_by": "the kernel",
+        "nodes": len(nodes),
+        "phases": phases,
+        "bad_pages": dict(bad),
+    }
+
+
 def main() -> None:
     nodes = numa.online()
     ksm = Ksm()
     say(f"up: Linux {os.uname().release}, {len(nodes)} nodes")
-    with contextlib.ExitStack() as stack:
-        tenants = []
-        for spec in specs(nodes):
-            say(f"starting tenant {spec.name} on node {spec.node}, {spec.mib} MiB")
-            tenants.append(stack.enter_context(Tenant(spec)))
-        phases = [merge(tenants, ksm), place(tenants, "fair", "fair", ksm)]
-        phases += [by_priority(tenants, pair, ksm) for pair in paper.TABLE_III]
-        observed: Observed = {
-            "nodes": len(nodes),
-            "phases": phases,
-            "bad_pages": verify(tenants),
-        }
+    observe = placed_by_kernel if ksm.has_engine() else placed_by_program
+    observed = observe(nodes, ksm)
     (OUTPUT / "observed.json").write_text(json.dumps(observed, indent=1) + "\n")
 
 

@@ -25,6 +25,7 @@ class Phase(TypedDict):
 
 
 class Observed(TypedDict):
+    placed_by: str  # "nuksm place", or "the kernel", which leaves no passes
     nodes: int
     phases: list[Phase]
     bad_pages: dict[str, int]
@@ -48,6 +49,7 @@ class SummaryPhase(TypedDict):
 
 class Summary(TypedDict):
     kernel: str
+    placed_by: str
     nodes: int
     pages_shared: int
     pages_sharing: int
@@ -79,6 +81,7 @@ def summarize(observed: Observed) -> Summary:
     last = observed["phases"][-1]
     return {
         "kernel": last["status"]["kernel"],
+        "placed_by": observed["placed_by"],
         "nodes": observed["nodes"],
         "pages_shared": last["pages_shared"][1],
         "pages_sharing": last["pages_sharing"][1],

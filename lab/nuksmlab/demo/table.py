@@ -42,6 +42,7 @@ def render(summary: Summary) -> str:
         lines += rows(phase)
     lines += [
         "",
+        f"placed by: {summary['placed_by']}",
         f"measured:  Linux {summary['kernel']} with {summary['nodes']} nodes; "
         f"{summary['pages_sharing']} mappings share {summary['pages_shared']} pages",
         "policy:    equal shares, or shares in proportion to 1 / (nice + 21)",

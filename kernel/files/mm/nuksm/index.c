@@ -13,6 +13,7 @@
  * comparison.
  */
 
+#include <linux/debugfs.h>
 #include <linux/kernel.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
@@ -27,9 +28,8 @@ static unsigned int nuksm_kib_per_tree = 256;
 struct nuksm_index nuksm_index = {
 	.trees = 1,
 	.by_checksum = true,
+	.checksum_mask = U32_MAX,
 };
-
-struct nuksm_stats nuksm_stats;
 
 /* Number of trees for @kib_per_tree with the memory of today. */
 static unsigned int trees_for(unsigned int kib_per_tree)
@@ -61,9 +61,11 @@ static ssize_t index_show(struct kobject *kobj, struct kobj_attribute *attr,
 static ssize_t index_store(struct kobject *kobj, struct kobj_attribute *attr,
 			   const char *buf, size_t count)
 {
-	struct nuksm_index index = { .trees = trees_for(nuksm_kib_per_tree) };
+	struct nuksm_index index = nuksm_index;
 	int err;
 
+	index.trees = trees_for(nuksm_kib_per_tree);
+	index.by_checksum = false;
 	if (sysfs_streq(buf, "checksum"))
 		index.by_checksum = true;
 	else if (!sysfs_streq(buf, "content"))
@@ -83,7 +85,7 @@ static ssize_t kib_per_tree_store(struct kobject *kobj,
 				  struct kobj_attribute *attr,
 				  const char *buf, size_t count)
 {
-	struct nuksm_index index = { .by_checksum = nuksm_by_checksum() };
+	struct nuksm_index index = nuksm_index;
 	unsigned int kib;
 	int err;
 
@@ -105,36 +107,51 @@ static ssize_t trees_show(struct kobject *kobj, struct kobj_attribute *attr,
 	return sysfs_emit(buf, "%u\n", nuksm_index.trees);
 }
 
-#define NUKSM_STAT(name)						\
-static ssize_t name##_show(struct kobject *kobj,			\
-			   struct kobj_attribute *attr, char *buf)	\
-{									\
-	return sysfs_emit(buf, "%lu\n", nuksm_stats.name);		\
-}									\
-static struct kobj_attribute name##_attr = __ATTR_RO(name)
-
-NUKSM_STAT(checksum_compares);
-NUKSM_STAT(content_compares);
-NUKSM_STAT(collisions);
-NUKSM_STAT(replaced);
-
 static struct kobj_attribute index_attr = __ATTR_RW(index);
 static struct kobj_attribute kib_per_tree_attr = __ATTR_RW(kib_per_tree);
 static struct kobj_attribute trees_attr = __ATTR_RO(trees);
 
-static struct attribute *nuksm_attrs[] = {
+static struct attribute *index_attrs[] = {
 	&index_attr.attr,
 	&kib_per_tree_attr.attr,
 	&trees_attr.attr,
-	&checksum_compares_attr.attr,
-	&content_compares_attr.attr,
-	&collisions_attr.attr,
-	&replaced_attr.attr,
 	NULL,
 };
 
 /* Merged into KSM's own directory, /sys/kernel/mm/ksm. */
-const struct attribute_group nuksm_attr_group = {
+const struct attribute_group nuksm_index_attr_group = {
 	.name = "ksm",
-	.attrs = nuksm_attrs,
+	.attrs = index_attrs,
 };
+
+/*
+ * For tests: how many bits a checksum has. With few, pages of different content
+ * collide, which they else do once in 2^32.
+ */
+static int checksum_bits_get(void *data, u64 *bits)
+{
+	*bits = hweight32(nuksm_index.checksum_mask);
+	return 0;
+}
+
+static int checksum_bits_set(void *data, u64 bits)
+{
+	struct nuksm_index index = nuksm_index;
+
+	if (bits > 32)
+		return -EINVAL;
+	index.checksum_mask = bits ? GENMASK(bits - 1, 0) : 0;
+	return ksm_reindex(index);
+}
+
+DEFINE_DEBUGFS_ATTRIBUTE(checksum_bits_fops, checksum_bits_get,
+			 checksum_bits_set, "%llu\n");
+
+static int __init nuksm_debugfs_init(void)
+{
+	debugfs_create_file("checksum_bits", 0600,
+			    debugfs_create_dir("nuksm", NULL), NULL,
+			    &checksum_bits_fops);
+	return 0;
+}
+late_initcall(nuksm_debugfs_init);

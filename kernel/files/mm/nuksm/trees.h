@@ -13,16 +13,6 @@
 /* How many nodes root_stable_tree and root_unstable_tree have roots for. */
 static int nuksm_root_nids = 1;
 
-static u32 calc_checksum(struct page *page);
-
-/* Counts a comparison of contents with result @ret. */
-static void nuksm_count_compare(int ret, u32 here, u32 there)
-{
-	nuksm_count(content_compares);
-	if (ret && here == there)
-		nuksm_count(collisions);
-}
-
 /*
  * Drops stable nodes whose pages are gone. In the order of contents each walk
  * looks at the pages it passes and so notices; in the order of checksums it
@@ -85,7 +75,7 @@ static void nuksm_unstable_replace(struct ksm_rmap_item *old,
 	new->address |= UNSTABLE_FLAG;
 	new->address |= (ksm_scan.seqnr & SEQNR_MASK);
 	DO_NUMA(new->nid = nid);
-	nuksm_count(replaced);
+	nuksm_stats.replaced++;
 }
 
 /*
@@ -127,6 +117,7 @@ static int nuksm_use_index(struct nuksm_index index)
 	root_stable_tree = roots;
 	root_unstable_tree = roots + nr;
 	nuksm_index = index;
+	zero_checksum = calc_checksum(ZERO_PAGE(0));
 	return 0;
 }
 
@@ -145,8 +136,7 @@ int ksm_reindex(struct nuksm_index index)
 
 	mutex_lock(&ksm_thread_mutex);
 	wait_while_offlining();
-	if (index.trees != nuksm_index.trees ||
-	    index.by_checksum != nuksm_index.by_checksum) {
+	if (memcmp(&index, &nuksm_index, sizeof(index))) {
 		if (ksm_rmap_items || remove_all_stable_nodes())
 			err = -EBUSY;
 		else
@@ -161,6 +151,7 @@ static void __init nuksm_init(void)
 {
 	struct nuksm_index index = nuksm_index;
 
+	nuksm_placement_init();
 	index.trees = nuksm_default_trees();
 	if (nuksm_use_index(index))
 		pr_warn("ksm: no memory for %u trees, using one\n", index.trees);
@@ -168,15 +159,18 @@ static void __init nuksm_init(void)
 
 static void __init nuksm_sysfs_init(void)
 {
-	if (sysfs_merge_group(mm_kobj, &nuksm_attr_group))
+	int err;
+
+	err = sysfs_merge_group(mm_kobj, &nuksm_index_attr_group);
+	err = err ?: sysfs_merge_group(mm_kobj, &nuksm_cost_attr_group);
+#ifdef CONFIG_NUKSM_PLACEMENT
+	err = err ?: sysfs_merge_group(mm_kobj, &nuksm_placement_attr_group);
+#endif
+	if (err)
 		pr_err("ksm: register nuksm's sysfs files failed\n");
 }
 
 #else /* !CONFIG_NUKSM */
-
-static inline void nuksm_count_compare(int ret, u32 here, u32 there)
-{
-}
 
 static inline void nuksm_prune_stable_trees(void)
 {
@@ -196,14 +190,6 @@ static inline void nuksm_unstable_replace(struct ksm_rmap_item *old,
 static inline int nuksm_use_nodes(int nids)
 {
 	return 0;
-}
-
-static inline void nuksm_init(void)
-{
-}
-
-static inline void nuksm_sysfs_init(void)
-{
 }
 
 #endif /* CONFIG_NUKSM */

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Placement by the kernel: shares, heat, room, and what it says of them."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import numa
+from nuksmlab.ksm import Ksm
+from nuksmlab.tenant import StartTenant, Tenant
+
+MIB = 8
+POINT = 0.01
+
+# Nodes and nice values of the tenants.
+TWO_NODES = [
+    ((0, 1), (-20, -11)),
+    ((0, 1, 0), (-20, -16, -11)),
+    ((1, 0, 1), (5, -5, 19)),
+]
+FOUR_NODES = [
+    ((0, 1, 2, 3), (-20, -18, -15, -11)),
+    ((0, 1, 2, 3, 0, 1, 2, 3), (-20, -19, -18, -17, -16, -15, 0, 19)),
+    ((3, 3, 1, 0), (0, 10, -10, 19)),
+]
+
+
+@pytest.fixture(autouse=True)
+def placement(ksm: Ksm) -> Iterator[None]:
+    yield
+    ksm.write_text("placement", "fair")
+
+
+def orders(count: int) -> list[list[int]]:
+    """As they are, the other way round, and from the middle."""
+    there = list(range(count))
+    return [there, there[::-1], there[count // 2 :] + there[: count // 2]]
+
+
+def target(placement: str, nodes: Sequence[int], nices: Sequence[int]) -> list[float]:
+    """Share of each node that has a tenant (paper, IV-A, IV-B, IV-E)."""
+    weights = dict.fromkeys(nodes, 0.0)
+    for node, nice in zip(nodes, nices, strict=True):
+        weights[node] += 1 / (nice + 21)
+    if placement == "fair":
+        weights = dict.fromkeys(nodes, 1.0)
+    total = sum(weights.values())
+    return [weights[node] / total for node in sorted(weights)]
+
+
+def shares(tenant: Tenant, nodes: Sequence[int]) -> list[float]:
+    """Of the tenant's equal pages, by the kernel's account."""
+    pages = tenant.equal_pages_by_node()
+    assert sum(pages.values()) == tenant.equal_pages
+    return [pages.get(node, 0) / tenant.equal_pages for node in sorted(set(nodes))]
+
+
+def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+
+
+def check_shares(
+    ksm: Ksm,
+    start: StartTenant,
+    placement: str,
+    case: tuple[Sequence[int], Sequence[int]],
+    *,
+    staged: bool,
+) -> None:
+    nodes, nices = case
+    ksm.write_text("placement", placement)
+    for order in orders(len(nodes)):
+        ksm.unmerge()
+        tenants: list[Tenant] = []
+        for number in order:
+            tenants.append(start(f"vm-{number}", nodes[number], mib=MIB))
+            tenants[-1].renice(nices[number])
+            if staged and len(tenants) > 1:
+                merge(ksm, tenants)
+        merge(ksm, tenants)
+        for tenant in tenants:
+            assert shares(tenant, nodes) == pytest.approx(
+                target(placement, nodes, nices), abs=POINT
+            ), f"in the order {order}"
+        for tenant in tenants:
+            assert tenant.bad_pages() == 0
+            tenant.quit()
+
+
+@pytest.mark.needs(nodes=2)
+@pytest.mark.parametrize("staged", [False, True], ids=["together", "staged"])
+@pytest.mark.parametrize("case", TWO_NODES, ids=str)
+@pytest.mark.parametrize("placement", ["fair", "priority"])
+def test_shares_on_two_nodes(
+    ksm: Ksm,
+    start: StartTenant,
+    placement: str,
+    case: tuple[Sequence[int], Sequence[int]],
+    staged: bool,
+) -> None:
+    check_shares(ksm, start, placement, case, staged=staged)
+
+
+@pytest.mark.needs(nodes=4)
+@pytest.mark.parametrize("case", FOUR_NODES, ids=str)
+@pytest.mark.parametrize("placement", ["fair", "priority"])
+def test_shares_on_four_nodes(
+    ksm: Ksm,
+    start: StartTenant,
+    placement: str,
+    case: tuple[Sequence[int], Sequence[int]],
+) -> None:
+    check_shares(ksm, start, placement, case, staged=False)
+
+
+@pytest.mark.needs(nodes=2)
+def test_first_is_what_stock_does(ksm: Ksm, start: StartTenant) -> None:
+    ksm.write_text("placement", "first")
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
+    before = decisions(ksm)
+    merge(ksm, tenants)
+    assert max(shares(tenants[0], (0, 1))) >= 0.95
+    assert decisions(ksm) == before
+
+
+def decisions(ksm: Ksm) -> dict[str, int]:
+    reasons = ("hot", "spread", "priority", "no_room")
+    return {reason: ksm.read(f"placed_{reason}") for reason in reasons}
+
+
+def heat(ksm: Ksm, hot: Sequence[Tenant]) -> None:
+    """One scan, then reads by some, then the next scan, which merges."""
+    ksm.set_speed({"pages_to_scan": 10_000_000, "sleep_millisecs": 600_000})
+    goal = ksm.read("full_scans") + 1
+    ksm.start()
+    ksm.wait_scans(goal - ksm.read("full_scans"))
+    for tenant in hot:
+        assert tenant.bad_pages() == 0
+
+
+@pytest.mark.needs(nodes=2)
+@pytest.mark.parametrize("hot", [0, 1])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_pages_stay_where_they_are_read(
+    ksm: Ksm, start: StartTenant, hot: int, order: Sequence[int]
+) -> None:
+    tenants = {node: start(f"vm-{node}", node, mib=MIB) for node in order}
+    before = decisions(ksm)
+    heat(ksm, [tenants[hot]])
+    merge(ksm, list(tenants.values()))
+    assert shares(tenants[hot], (0, 1))[hot] >= 0.99
+    after = decisions(ksm)
+    assert after["hot"] - before["hot"] >= 0.99 * tenants[hot].equal_pages
+    assert all(tenant.bad_pages() == 0 for tenant in tenants.values())
+
+
+@pytest.mark.needs(nodes=2)
+def test_merged_pages_follow_who_reads_them(ksm: Ksm, start: StartTenant) -> None:
+    cold = [start(f"cold-{number}", 0, mib=MIB) for number in range(2)]
+    merge(ksm, cold)
+    ksm.stop()
+    moved = ksm.read("migrated")
+    hot = start("hot", 1, mib=MIB)
+    heat(ksm, [hot])
+    merge(ksm, [*cold, hot])
+    assert shares(hot, (0, 1))[1] >= 0.99
+    assert ksm.read("migrated") - moved >= 0.99 * hot.equal_pages
+    assert all(tenant.bad_pages() == 0 for tenant in (*cold, hot))
+
+
+@pytest.mark.needs(nodes=2)
+def test_placement_changes_at_once(ksm: Ksm, start: StartTenant) -> None:
+    ksm.write_text("placement", "priority")
+    tenants = [start(f"vm-{node}", node, mib=MIB, seed=1) for node in (0, 1)]
+    tenants[0].renice(-20)
+    merge(ksm, tenants)
+    assert shares(tenants[0], (0, 1))[0] == pytest.approx(21 / 22, abs=POINT)
+    ksm.write_text("placement", "fair")
+    more = [start(f"vm-{node + 2}", node, mib=MIB, seed=2) for node in (0, 1)]
+    more[0].renice(-20)
+    merge(ksm, [*tenants, *more])
+    assert shares(more[0], (0, 1)) == pytest.approx([0.5, 0.5], abs=POINT)
+    assert shares(tenants[0], (0, 1))[0] == pytest.approx(21 / 22, abs=POINT)
+
+
+@pytest.mark.needs(nodes=2)
+def test_pages_stay_on_their_nodes_without_merging_across(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    ksm.write("merge_across_nodes", 0)
+    tenants = [
+        start(f"vm-{number}", node, mib=MIB) for number, node in enumerate((0, 0, 1, 1))
+    ]
+    before = decisions(ksm)
+    merge(ksm, tenants)
+    try:
+        for tenant in tenants:
+            assert tenant.equal_pages_by_node() == {
+                tenant.spec.node: tenant.equal_pages
+            }
+        assert decisions(ksm) == before
+    finally:
+        ksm.unmerge()
+        ksm.write("merge_across_nodes", 1)
+
+
+def fill(start: StartTenant, node: int) -> None:
+    """Takes the node's memory down to its high watermark."""
+    for number in itertools.count():
+        room = numa.free_mib(node) - numa.high_watermark_mib(node)
+        if room <= 0:
+            return
+        start(f"filler-{number}", node, mib=room, equal=0, private=100)
+
+
+@pytest.mark.needs(nodes=2)
+def test_a_full_node_wins_nothing(ksm: Ksm, start: StartTenant) -> None:
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
+    heat(ksm, [tenants[1]])
+    fill(start, 1)
+    before = decisions(ksm)
+    ksm.set_speed({"pages_to_scan": 100, "sleep_millisecs": 0})
+    ksm.wait_scans(1)
+    after = decisions(ksm)
+    assert after["no_room"] > before["no_room"]
+    assert all(tenant.bad_pages() == 0 for tenant in tenants)
+
+
+@pytest.mark.needs(nodes=2)
+def test_counters_agree_with_each_other(ksm: Ksm, start: StartTenant) -> None:
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
+    merge(ksm, tenants)
+    ksm.stop()
+    counters = ksm.counters()
+    for kind in ("shared", "sharing"):
+        by_node = ksm.read_text(f"pages_{kind}_by_node").split()
+        assert [entry.partition("=")[0] for entry in by_node] == ["N0", "N1"]
+        total = sum(int(entry.partition("=")[2]) for entry in by_node)
+        assert total == counters[f"pages_{kind}"]
+    for tenant in tenants:
+        stat = process_stat(tenant.pid)
+        local = tenant.equal_pages_by_node()[tenant.spec.node]
+        assert stat["ksm_merged_local"] == local
+        assert (
+            stat["ksm_merged_local"] + stat["ksm_merged_remote"]
+            == (stat["ksm_merging_pages"])
+        )
+
+
+def process_stat(pid: int) -> dict[str, int]:
+    lines = Path(f"/proc/{pid}/ksm_stat").read_text().splitlines()
+    return {line.split()[0]: int(line.split()[1]) for line in lines if " " in line}
+
+
+@pytest.mark.needs(nodes=2)
+def test_decisions_and_migrations_are_traced(ksm: Ksm, start: StartTenant) -> None:
+    tracing = Path("/sys/kernel/debug/tracing")
+    (tracing / "trace").write_text("")
+    enable = tracing / "events" / "nuksm" / "enable"
+    enable.write_text("1")
+    try:
+        tenants = [start(f"vm-{number}", 0, mib=1) for number in range(2)]
+        merge(ksm, tenants)
+        merge(ksm, [*tenants, start("vm-2", 1, mib=1)])
+    finally:
+        enable.write_text("0")
+    trace = (tracing / "trace").read_text()
+    assert "nuksm_place: " in trace
+    assert "newcomer on node 1 (cold, nice 0)" in trace
+    assert "newcomer wins by spread" in trace
+    assert "nuksm_migrate: " in trace
+    assert "from node 0 to node 1: 0" in trace
+
+
+@pytest.mark.needs(nodes=2)
+@pytest.mark.parametrize("value", ["", "hottest", "fair priority"])
+def test_unknown_placements_are_refused(ksm: Ksm, value: str) -> None:
+    before = ksm.read_text("placement")
+    with pytest.raises(OSError, match="Invalid"):
+        ksm.write_text("placement", value)
+    assert ksm.read_text("placement") == before == "first [fair] priority"
