@@ -2,8 +2,11 @@
 # `make help` lists what can be made.
 
 NODES ?= 2
+SECONDS ?= 180
+CONFIG ?= lab
 PYTHON := build/venv/bin/python
 KERNEL_OPTION := $(if $(KERNEL),--kernel "$(KERNEL)")
+OUR_KERNEL := $(filter nuksm nuksm-debug,$(KERNEL))
 IN_MACHINE := $(PYTHON) -m nuksmlab run $(KERNEL_OPTION)
 GUEST_TESTS := $(PYTHON) -m pytest -v -c lab/pyproject.toml -p no:cacheprovider lab/guest_tests
 
@@ -11,12 +14,12 @@ ENGINE_TESTS := $(PYTHON) -m pytest -v -c lab/pyproject.toml -p no:cacheprovider
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check unit kernel engine guest cost build clean setup-demo setup-test
+.PHONY: help demo test check unit kernel kernel-deb series engine guest cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
 
-demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL=/path/to/vmlinuz
+demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, or /path/to/vmlinuz
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
 test: check unit engine guest ## run everything: check, unit, engine, guest
@@ -27,17 +30,29 @@ check: setup-test ## check format, lints and types
 	build/venv/bin/ruff format --check lab
 	build/venv/bin/ruff check lab
 	cd lab && ../build/venv/bin/mypy
-	shellcheck scripts/*.sh kernel/build.sh .ci/run
+	shellcheck scripts/*.sh kernel/*.sh .ci/run
 
 unit: setup-test build ## run the tests that need no machine
 	cargo test --locked --workspace
 	$(PYTHON) -m pytest -c lab/pyproject.toml lab/tests
 
-kernel: setup-test ## build the engine's kernel (User-Mode Linux) and say where it is
-	@kernel/build.sh um
+kernel: setup-kernel ## build our kernel and say where it is; CONFIG=lab or debug, ARCH=um for User-Mode Linux
+	@kernel/build.sh $(if $(filter um,$(ARCH)),um,$(CONFIG))
+
+kernel-deb: setup-kernel-deb ## build our kernel as Debian packages, configured as this machine's; CONFIG_FILE=/path/to/config
+	@CONFIG_FILE="$(CONFIG_FILE)" kernel/build.sh deb
+
+series: setup-kernel ## write the engine as patches for git am into build/series
+	@kernel/series.sh
 
 engine: setup-test build ## run the engine's tests, on its own kernel
-	$(PYTHON) -m nuksmlab uml --kernel "$$(kernel/build.sh um)" --memory-mib 512 --output build/engine -- $(ENGINE_TESTS)
+	kernel=$$(kernel/build.sh um) && \
+	$(PYTHON) -m nuksmlab uml --kernel "$$kernel" --memory-mib 512 --output build/engine -- $(ENGINE_TESTS)
+
+stress: setup-test build ## everything at once on the debug kernel; NODES=2 or 4, SECONDS=180, KERNEL=nuksm-debug
+	$(PYTHON) -m nuksmlab run --kernel $(or $(KERNEL),nuksm-debug) --nodes $(NODES) --memory-mib 768 \
+		--append "kmemleak=on movablecore=50%" --deadline $$(($(SECONDS) + 1200)) --output build/stress-$(NODES) -- \
+		env NUKSM_STRESS_SECONDS=$(SECONDS) $(if $(SEED),NUKSM_STRESS_SEED=$(SEED)) $(ENGINE_TESTS) -m stress
 
 guest: setup-test build ## run the program's tests in machines of two and four nodes
 	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2 -- $(GUEST_TESTS) -m "not cost"
@@ -47,6 +62,10 @@ cost: setup-test build ## measure a pass over 1 GiB of merged pages
 	$(IN_MACHINE) --nodes 2 --memory-mib 2048 --output build/cost -- $(GUEST_TESTS) -m cost
 	cat build/cost/cost.json
 
+bench: setup-test build ## measure the engine's index against stock's; QUICK=1 for two minutes
+	kernel=$$(kernel/build.sh um) && stock=$$(kernel/build.sh um-stock) && \
+	$(PYTHON) -m nuksmlab.bench index --kernel "$$kernel" --stock "$$stock" $(if $(QUICK),--quick)
+
 build: ## build the program and the tenant
 	cargo build --locked --release
 	$(MAKE) --no-print-directory -C lab/tenant OUT=$(CURDIR)/build
@@ -55,7 +74,13 @@ clean: ## remove what was built; fetched kernels stay in the cache
 	rm -rf build target
 
 setup-demo:
-	scripts/setup.sh demo
+	scripts/setup.sh demo $(if $(OUR_KERNEL),kernel)
 
 setup-test:
 	scripts/setup.sh test
+
+setup-kernel:
+	@scripts/setup.sh kernel >&2
+
+setup-kernel-deb:
+	@scripts/setup.sh kernel-deb >&2

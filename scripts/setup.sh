@@ -1,18 +1,32 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Installs what the build, the demo and (with `test`) the tests need, as far as
-# it is missing: system packages by apt, Python packages into build/venv.
+# Installs what the purposes need, as far as it is missing: system packages by
+# apt, Python packages into build/venv.
+#
+# usage: scripts/setup.sh demo|test|kernel|kernel-deb…
+#
+#   demo        the program, the demo
+#   test        the tests; they build kernels, too
+#   kernel      kernels of our own for the lab
+#   kernel-deb  kernel packages to install
 set -euo pipefail
 
-usage='usage: scripts/setup.sh demo|test'
-purpose=${1:?$usage}
-[ "$purpose" = demo ] || [ "$purpose" = test ] || { echo "$usage" >&2; exit 2; }
+purposes=" $* "
+[[ $purposes =~ ^(\ (demo|test|kernel|kernel-deb))+\ $ ]] || { grep '^# usage:' "$0" >&2; exit 2; }
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
 venv=$repository/build/venv
 PATH=$PATH:/usr/sbin:/sbin
 missing=()
+
+wants() { # PURPOSE…: any of them
+	local purpose
+	for purpose in "$@"; do
+		[[ $purposes = *" $purpose "* ]] && return
+	done
+	return 1
+}
 
 has() { command -v "$1" >/dev/null; }
 
@@ -22,7 +36,7 @@ need() { # PACKAGE CHECK…: the package is missing when the check fails
 	"$@" >/dev/null 2>&1 || missing+=("$package")
 }
 
-c_library_headers() { echo '#include <stdio.h>' | cc -E -; }
+has_header() { echo "#include <$1>" | cc -E -; }
 static_busybox() { has busybox && ! ldd "$(command -v busybox)"; }
 python_is_new_enough() { python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; }
 python_makes_venvs() { python3 -c 'import ensurepip, venv'; }
@@ -43,7 +57,7 @@ rust_packages() {
 	if ! rust_is_new_enough; then
 		missing+=("cargo$suffix" "rustc$suffix")
 	fi
-	if [ "$purpose" = test ]; then
+	if wants test; then
 		need "rustfmt$suffix" cargo fmt --version
 		need "rust${suffix}-clippy" cargo clippy --version
 	fi
@@ -52,23 +66,38 @@ rust_packages() {
 find_missing() {
 	missing=()
 	need gcc has cc
-	need libc6-dev c_library_headers
-	need qemu-system-x86 has qemu-system-x86_64
-	need busybox-static static_busybox
-	need kmod has depmod
-	need file has file
-	need python3 has python3
-	need python3-venv python_makes_venvs
-	need ca-certificates ca_certificates
-	if [ "$purpose" = test ]; then
+	need libc6-dev has_header stdio.h
+	if wants demo test; then
+		need qemu-system-x86 has qemu-system-x86_64
+		need busybox-static static_busybox
+		need kmod has depmod
+		need file has file
+		need python3 has python3
+		need python3-venv python_makes_venvs
+		need ca-certificates ca_certificates
+		rust_packages
+	fi
+	if wants test; then
 		need shellcheck has shellcheck
+	fi
+	if wants test kernel kernel-deb; then
 		need flex has flex
 		need bison has bison
 		need bc has bc
 		need patch has patch
+		need git has git
 		need xz-utils has xz
+		need libelf-dev has_header gelf.h
+		need ccache has ccache
 	fi
-	rust_packages
+	if wants kernel-deb; then
+		need dpkg-dev has dpkg-buildpackage
+		need debhelper has dh
+		need libssl-dev has_header openssl/ssl.h
+		need cpio has cpio
+		need kmod has depmod
+		need rsync has rsync
+	fi
 }
 
 as_root() {
@@ -115,6 +144,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 	echo "Still missing after the installation: ${missing[*]}" >&2
 	exit 1
 fi
+wants demo test || exit 0
 if ! python_is_new_enough; then
 	echo "Python 3.11 or newer is needed; this is $(python3 --version)" >&2
 	exit 1

@@ -91,27 +91,22 @@ def test_contents_are_compared_only_where_checksums_are_equal(
     assert compared["checksum"] < 2 < compared["content"]
 
 
-@pytest.fixture
-def checksum_bits(ksm: Ksm) -> Iterator[Path]:
-    """The knob that narrows checksums, so that different pages have the same."""
+@pytest.fixture(params=[0, 4])
+def collisions(ksm: Ksm, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Checksums of so many bits, so that different pages have the same."""
     knob = Path("/sys/kernel/debug/nuksm/checksum_bits")
-    yield knob
+    knob.write_text(str(request.param))
+    yield
     ksm.unmerge()
     knob.write_text("32")
 
 
-@pytest.mark.parametrize("bits", [0, 4])
+@pytest.mark.usefixtures("collisions")
 @pytest.mark.parametrize(("order", "kib_per_tree"), INDEXES)
 def test_collisions_cost_time_and_nothing_else(
-    ksm: Ksm,
-    start: StartTenant,
-    checksum_bits: Path,
-    bits: int,
-    order: str,
-    kib_per_tree: int,
+    ksm: Ksm, start: StartTenant, order: str, kib_per_tree: int
 ) -> None:
     set_index(ksm, order, kib_per_tree)
-    checksum_bits.write_text(str(bits))
     tenants = [start(f"vm-{n}", mib=4, equal=60, private=40) for n in range(2)]
     before = ksm.read("collisions")
     ksm.merge(sum(tenant.equal_pages for tenant in tenants))

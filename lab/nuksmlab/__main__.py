@@ -22,6 +22,7 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="in a machine of several nodes")
     run.add_argument("--nodes", type=int, default=2)
     run.add_argument("--kernel", help="vmlinuz to boot; default: Debian's 6.12")
+    run.add_argument("--append", default="", help="kernel arguments")
     umls = commands.add_parser("uml", help="in a User-Mode Linux kernel")
     umls.add_argument("--kernel", type=Path, required=True)
     for command in (run, umls):
@@ -59,6 +60,7 @@ def boot(arguments: argparse.Namespace) -> int:
         arguments.output,
         kvm=accelerator.kvm_works(kernel),
         seconds=arguments.deadline,
+        append=arguments.append,
     )
 
 

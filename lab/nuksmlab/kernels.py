@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Finds or fetches the stock kernel that the lab boots.
+"""Finds, fetches or builds the kernel that the lab boots.
 
-The kernel's package is unpacked into the cache, never installed: the host
+A stock kernel's package is unpacked into the cache, never installed: the host
 keeps its own kernel and boot loader settings.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from nuksmlab import paths
 
 PACKAGE = re.compile(r"^linux-image-(6\.12\.[0-9]+\+deb[0-9]+-amd64)$")
+ENGINE = {"nuksm": "lab", "nuksm-debug": "debug"}
 HELP = (
     "Get one by hand and say where it is: make demo KERNEL=/path/to/vmlinuz\n"
     "(its modules are looked for in lib/modules beside the boot directory;\n"
@@ -107,8 +108,21 @@ def fetch() -> Path:
     return image(release)
 
 
+def build(config: str) -> Path:
+    """The engine's own kernel, from the cache or built now; its progress is shown."""
+    script = str(paths.REPOSITORY / "kernel" / "build.sh")
+    done = subprocess.run(
+        [script, config], stdout=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise KernelError(f"kernel/build.sh {config} failed")
+    return Path(done.stdout.strip())
+
+
 def find(given: str | None) -> Path:
-    """The kernel to boot: the given one, a cached one, or one fetched now."""
+    """The kernel to boot: the one asked for, a cached one, or one fetched now."""
+    if given in ENGINE:
+        return build(ENGINE[given])
     if given:
         path = Path(given).absolute()
         if not path.is_file():

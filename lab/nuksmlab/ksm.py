@@ -30,6 +30,10 @@ class Ksm:
     def write_text(self, name: str, text: str) -> None:
         (self.root / name).write_text(f"{text}\n")
 
+    def has_engine(self) -> bool:
+        """Whether this kernel places merged pages by itself."""
+        return (self.root / "placement").is_file()
+
     def set_speed(self, speed: dict[str, int]) -> None:
         for name, value in speed.items():
             self.write(name, value)

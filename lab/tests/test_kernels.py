@@ -52,6 +52,37 @@ def test_given_kernel_that_is_not_there() -> None:
         kernels.find("/nowhere/vmlinuz")
 
 
+def put_build_script(root: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = root / "kernel" / "build.sh"
+    script.parent.mkdir()
+    script.write_text(f"#!/bin/sh\n{text}\n")
+    script.chmod(0o755)
+    monkeypatch.setattr("nuksmlab.paths.REPOSITORY", root)
+
+
+@pytest.mark.parametrize(
+    ("name", "config"), [("nuksm", "lab"), ("nuksm-debug", "debug")]
+)
+def test_kernel_of_ours_is_built_in_the_user_s_sight(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    name: str,
+    config: str,
+) -> None:
+    put_build_script(tmp_path, 'echo half done >&2; echo "/cache/$1"', monkeypatch)
+    assert kernels.find(name) == Path("/cache") / config
+    assert capfd.readouterr().err == "half done\n"
+
+
+def test_kernel_of_ours_that_cannot_be_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_build_script(tmp_path, "exit 1", monkeypatch)
+    with pytest.raises(kernels.KernelError, match=r"build\.sh lab failed"):
+        kernels.find("nuksm")
+
+
 def test_system_without_the_package_is_told_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -19,20 +19,23 @@ static u64 scan_began_wall, scan_began_cpu;
 
 #define WORDS	(PAGE_SIZE / sizeof(u64))
 
-/*
- * Compares two pages, one of which may be written to meanwhile, so each word is
- * looked at once only. Returns the order; *@compared is how many words it took.
- */
+/* Compares two pages. Returns the order; *@compared is how many words it took. */
 static int compare_words(const u64 *a, const u64 *b, unsigned int *compared)
 {
-	unsigned int i;
+	unsigned int i, j;
 
-	for (i = 0; i < WORDS; i++) {
-		u64 word_a = READ_ONCE(a[i]), word_b = READ_ONCE(b[i]);
+	for (i = 0; i < WORDS; i += 4) {
+		if (likely(!((a[i] ^ b[i]) | (a[i + 1] ^ b[i + 1]) |
+			     (a[i + 2] ^ b[i + 2]) | (a[i + 3] ^ b[i + 3]))))
+			continue;
+		/* Written to meanwhile, they may be equal by now */
+		for (j = i; j < i + 4; j++) {
+			u64 word_a = READ_ONCE(a[j]), word_b = READ_ONCE(b[j]);
 
-		if (word_a != word_b) {
-			*compared = i + 1;
-			return word_a < word_b ? -1 : 1;
+			if (word_a != word_b) {
+				*compared = j + 1;
+				return word_a < word_b ? -1 : 1;
+			}
 		}
 	}
 	*compared = WORDS;

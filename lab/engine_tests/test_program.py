@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The program on a kernel with the engine: what it shows, sets and leaves alone."""
+
+import pytest
+
+from nuksmlab import program
+from nuksmlab.ksm import Ksm
+from nuksmlab.tenant import StartTenant, Tenant
+
+pytestmark = pytest.mark.needs(nodes=2)
+
+
+@pytest.fixture
+def merged(ksm: Ksm, start: StartTenant) -> list[Tenant]:
+    tenants = [start(f"vm-{node}", node, mib=8) for node in (0, 1)]
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    return tenants
+
+
+def test_status_shows_what_the_kernel_says(ksm: Ksm, merged: list[Tenant]) -> None:
+    ksm.stop()
+    engine = program.read_json("status")["engine"]
+    assert engine["placement"] == "fair"
+    assert engine["index"] == "checksum"
+    for name in ("trees", "placed_spread", "migrated", "collisions", "compared_bytes"):
+        assert engine[name] == ksm.read(name)
+    assert sum(engine["pages_shared_by_node"].values()) == merged[0].equal_pages
+
+
+def test_set_changes_the_placement_at_any_time(ksm: Ksm, merged: list[Tenant]) -> None:
+    done = program.run("engine", "set", "placement=priority")
+    assert (done.returncode, ksm.read_text("placement")) == (
+        0,
+        "first fair [priority]",
+    )
+    assert "pages merged before stay where they are" in done.stdout
+    assert program.run("engine", "set", "placement=fair").returncode == 0
+    assert all(tenant.bad_pages() == 0 for tenant in merged)
+
+
+@pytest.mark.usefixtures("merged")
+def test_set_says_why_the_index_cannot_change_now(ksm: Ksm) -> None:
+    done = program.run("engine", "set", "placement=priority", "index=content")
+    assert done.returncode != 0
+    assert "echo 2 > /sys/kernel/mm/ksm/run" in done.stderr + done.stdout
+    assert "nothing was changed" in done.stderr + done.stdout
+    assert ksm.read_text("placement") == "first [fair] priority"
+    assert ksm.read_text("index") == "content [checksum]"
+
+
+def test_set_changes_the_index_of_an_idle_kernel(ksm: Ksm) -> None:
+    assert program.run("engine", "set", "kib_per_tree=0").returncode == 0
+    assert ksm.read("trees") == 1
+    assert program.run("engine", "set", "kib_per_tree=256").returncode == 0
+    assert ksm.read("trees") > 1
+
+
+def test_place_corrects_what_was_merged_before(ksm: Ksm, start: StartTenant) -> None:
+    ksm.write_text("placement", "first")
+    tenants = [start(f"vm-{node}", node, mib=8) for node in (0, 1)]
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    ksm.write_text("placement", "fair")
+    done = program.run("place", "--once", "--policy", "fair")
+    assert done.returncode == 0
+    assert "this kernel places new merges by itself" in done.stderr
+    half = tenants[0].equal_pages / 2
+    assert tenants[0].equal_pages_by_node()[0] == pytest.approx(half, abs=1)
