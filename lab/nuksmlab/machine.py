@@ -4,9 +4,9 @@
 The guest sees the host's files read-only, and one output directory read-write.
 """
 
+import contextlib
 import os
 import re
-import select
 import shlex
 import signal
 import subprocess
@@ -20,8 +20,10 @@ from nuksmlab import paths
 
 REMOTE_DISTANCE = 21
 CONSOLE = "console.txt"
+SAID = "output.txt"
 CONSOLE_LINES = 20
 HEARTBEAT_SECONDS = 5.0
+RELAY_SECONDS = 0.2
 # Of warnings there is one in every boot: all of QEMU's processors seem to share a
 # cache, which on several nodes cannot be. A page that cannot leave memory
 # which is to go offline is dumped, too, and is no fault.
@@ -93,11 +95,12 @@ def vng_command(
 def guest_script(command: Sequence[str], output: Path) -> str:
     """The exit status goes through a file: it then also tells a crash from an end.
 
-    Errors go where the rest goes, as vng's standard error is the kernel's console.
+    So does what the command says: how vng passes that on depends on whether the
+    host has udev.
     """
     place = shlex.quote(str(output))
     return f"""#!/bin/sh
-exec 2>&1
+exec >{place}/{SAID} 2>&1
 export PATH={shlex.quote(environment()["PATH"])}
 export PYTHONPATH={shlex.quote(str(paths.REPOSITORY / "lab"))}
 export PYTHONDONTWRITEBYTECODE=1 NUKSM_OUTPUT={place}
@@ -116,27 +119,31 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def relay(process: subprocess.Popen[bytes], seconds: float, quiet: bool) -> None:
-    """Passes the guest's output on as it comes; tells that it boots until then."""
-    assert process.stdout is not None
+def relay(
+    process: subprocess.Popen[bytes], output: Path, seconds: float, quiet: bool
+) -> None:
+    """Passes on what the guest says as it comes; tells that it boots until then."""
     start = time.monotonic()
-    booting = True
-    while True:
-        ready, _, _ = select.select([process.stdout], [], [], HEARTBEAT_SECONDS)
-        elapsed = time.monotonic() - start
-        if elapsed > seconds:
-            raise MachineError(f"the machine was not done after {seconds:.0f} s")
-        if not ready:
-            if booting and not quiet:
-                print(f"  booting, {elapsed:.0f} s", flush=True)
-            continue
-        data = os.read(process.stdout.fileno(), 65536)
-        if not data:
-            return
-        booting = False
-        if not quiet:
-            sys.stdout.buffer.write(data)
-            sys.stdout.flush()
+    beat = start + HEARTBEAT_SECONDS
+    ended, booting = False, True
+    with (output / SAID).open("rb") as said:
+        while not ended:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(RELAY_SECONDS)
+                ended = True
+            data = said.read()
+            now = time.monotonic()
+            if now - start > seconds:
+                raise MachineError(f"the machine was not done after {seconds:.0f} s")
+            if quiet:
+                continue
+            if data:
+                booting = False
+                sys.stdout.buffer.write(data)
+                sys.stdout.flush()
+            elif booting and now > beat:
+                beat += HEARTBEAT_SECONDS
+                print(f"  booting, {now - start:.0f} s", flush=True)
 
 
 def result(output: Path) -> int:
@@ -161,6 +168,7 @@ def prepare(command: Sequence[str], output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
     for name in ("status", "dmesg.txt"):
         (output / name).unlink(missing_ok=True)
+    (output / SAID).write_bytes(b"")
     (output / "guest.sh").write_text(guest_script(command, output))
 
 
@@ -172,14 +180,14 @@ def run(
         process = subprocess.Popen(
             command_line,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=console,
             stderr=console,
             env=environment(),
             cwd=paths.REPOSITORY,
             start_new_session=True,
         )
     try:
-        relay(process, seconds, quiet)
+        relay(process, output, seconds, quiet)
     finally:
         stop(process)
     return result(output)

@@ -53,21 +53,68 @@ def test_kernel_fault_is_an_error_whatever_the_command_says(tmp_path: Path) -> N
         machine.result(tmp_path)
 
 
-def start(code: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[    0.0] WARNING: CPU: 1 PID: 0 at smpboot.c:350 topology_sane.isra.0+0x62",
+        "[    9.0] page dumped because: unmovable page",
+        "[    1.0] kmemleak: Kernel memory leak detector initialized",
+    ],
+)
+def test_harmless_lines_are_no_faults(tmp_path: Path, line: str) -> None:
+    write_result(tmp_path, "0\n", f"{line}\n")
+    assert machine.result(tmp_path) == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "WARNING: CPU: 1 PID: 31 at mm/ksm.c:1017 remove_rmap_item_from_tree",
+        "WARNING: possible circular locking dependency detected",
+        "BUG: KASAN: slab-use-after-free in ksm_scan_thread",
+        "kmemleak: 2 new suspected memory leaks (see /sys/kernel/debug/kmemleak)",
+        "INFO: task ksmd:31 blocked for more than 300 seconds.",
+        "rcu: INFO: rcu_preempt self-detected stall on CPU",
+        "page dumped because: VM_BUG_ON_FOLIO(!folio_test_ksm(folio))",
+    ],
+)
+def test_reports_of_the_debug_kernel_are_faults(tmp_path: Path, line: str) -> None:
+    write_result(tmp_path, "0\n", f"[ 1.0] {line}\n")
+    with pytest.raises(machine.MachineError, match="the guest's kernel reports"):
+        machine.result(tmp_path)
+
+
+def test_kernel_arguments_are_appended() -> None:
+    command = machine.vng_command(
+        machine.Machine(1, 512), Path("/k/vmlinuz"), True, Path("/out"), "a=1 b=2"
     )
+    assert command[command.index("--append") + 1] == "a=1 b=2"
+
+
+def start(code: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
 
 
 def test_deadline_ends_a_machine_that_hangs(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(machine, "HEARTBEAT_SECONDS", 0.1)
+    machine.prepare(["true"], tmp_path)
     process = start("import signal; signal.pause()")
     began = time.monotonic()
     with pytest.raises(machine.MachineError, match="not done after"):
-        machine.relay(process, 0.3, quiet=False)
+        machine.relay(process, tmp_path, 0.5, quiet=False)
     machine.stop(process)
     assert process.returncode is not None
     assert time.monotonic() - began < 10
     assert "booting" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_all_that_the_guest_says_is_passed_on(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, quiet: bool
+) -> None:
+    machine.prepare(["true"], tmp_path)
+    code = f"open({str(tmp_path / machine.SAID)!r}, 'a').write('the last word')"
+    machine.relay(start(code), tmp_path, 60, quiet)
+    assert ("the last word" in capfd.readouterr().out) is not quiet
