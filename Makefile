@@ -8,13 +8,15 @@ PYTHON := build/venv/bin/python
 KERNEL_OPTION := $(if $(KERNEL),--kernel "$(KERNEL)")
 OUR_KERNEL := $(filter nuksm nuksm-debug,$(KERNEL))
 IN_MACHINE := $(PYTHON) -m nuksmlab run $(KERNEL_OPTION)
-GUEST_TESTS := $(PYTHON) -m pytest -v -c lab/pyproject.toml -p no:cacheprovider lab/guest_tests
-
-ENGINE_TESTS := $(PYTHON) -m pytest -v -c lab/pyproject.toml -p no:cacheprovider lab/engine_tests
+ON_ENGINE := $(PYTHON) -m nuksmlab run --kernel nuksm
+TESTS := $(PYTHON) -m pytest -v -c lab/pyproject.toml -p no:cacheprovider
+GUEST_TESTS := $(TESTS) lab/guest_tests
+SELFTESTS := lab/engine_tests/test_selftests.py
+ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check unit kernel kernel-deb series engine guest cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
+.PHONY: help demo test check unit kernel kernel-deb series engine selftests stress guest stress cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -22,7 +24,8 @@ help: ## list the targets
 demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, or /path/to/vmlinuz
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
-test: check unit engine guest ## run everything: check, unit, engine, guest
+test: check unit engine selftests guest ## run everything: these, and stress on four nodes
+	$(MAKE) --no-print-directory stress NODES=4
 
 check: setup-test ## check format, lints and types
 	cargo fmt --all --check
@@ -45,9 +48,17 @@ kernel-deb: setup-kernel-deb ## build our kernel as Debian packages, configured 
 series: setup-kernel ## write the engine as patches for git am into build/series
 	@kernel/series.sh
 
-engine: setup-test build ## run the engine's tests, on its own kernel
+engine: setup-test build ## run the engine's tests, on its own kernels
 	kernel=$$(kernel/build.sh um) && \
-	$(PYTHON) -m nuksmlab uml --kernel "$$kernel" --memory-mib 512 --output build/engine -- $(ENGINE_TESTS)
+	$(PYTHON) -m nuksmlab uml --kernel "$$kernel" --memory-mib 512 --output build/engine-um -- $(ENGINE_TESTS)
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2 -- $(ENGINE_TESTS)
+	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4 -- $(ENGINE_TESTS)
+
+selftests: setup-test build ## run the kernel's own tests of KSM, on a stock kernel and on ours
+	$(PYTHON) -m nuksmlab.selftests build
+	$(PYTHON) -m nuksmlab run --nodes 2 --memory-mib 1024 --output build/selftests-stock -- $(TESTS) $(SELFTESTS)
+	$(ON_ENGINE) --nodes 2 --memory-mib 1024 --output build/selftests-engine -- $(TESTS) $(SELFTESTS)
+	$(PYTHON) -m nuksmlab.selftests compare build/selftests-stock build/selftests-engine
 
 stress: setup-test build ## everything at once on the debug kernel; NODES=2 or 4, SECONDS=180, KERNEL=nuksm-debug
 	$(PYTHON) -m nuksmlab run --kernel $(or $(KERNEL),nuksm-debug) --nodes $(NODES) --memory-mib 768 \

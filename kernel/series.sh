@@ -3,7 +3,7 @@
 #
 # Writes the engine as a series of patches for `git am` into build/series: first
 # the new files, which nothing builds yet; then the hooks, one by one; at last
-# the lines in Kconfig and Makefile that switch it all on. So every step builds.
+# the lines in mm's Kconfig and Makefile that switch it on. So every step builds.
 # With --check that is tried: the series is applied, and each step compiled.
 #
 # usage: kernel/series.sh [--check]
@@ -60,7 +60,7 @@ commit_hook() { # HOOK
 	local info
 	info=$(git mailinfo ../body ../patch <"$1")
 	git apply ../patch
-	git add -A -- . ':!*Kconfig' ':!*Makefile'
+	git add -A -- . ':!mm/Kconfig' ':!mm/Makefile'
 	git commit -q --author "$(sed -n 's/^Author: //p' <<<"$info") <$(sed -n 's/^Email: //p' <<<"$info")>" \
 		--date "$(sed -n 's/^Date: //p' <<<"$info")" -F - <<-END
 		$(sed -n 's/^Subject: //p' <<<"$info")
@@ -102,8 +102,11 @@ compile() { # TREE OUTPUT on|off DIRECTORY…
 	shift 3
 	say "  compiling with CONFIG_NUKSM $choice"
 	mkdir -p "$output"
-	cp "$config" "$output/wanted"
-	[ "$choice" = on ] || echo '# CONFIG_NUKSM is not set' >>"$output/wanted"
+	if [ "$choice" = on ]; then
+		cp "$config" "$output/wanted"
+	else
+		grep -v '^CONFIG_NUKSM' "$config" >"$output/wanted"
+	fi
 	make -s -C "$tree" O="$output" ARCH=x86_64 KCONFIG_ALLCONFIG="$output/wanted" allnoconfig >/dev/null
 	make -s -C "$tree" O="$output" ARCH=x86_64 -j"$(nproc)" "$@" >&2
 }
@@ -118,7 +121,8 @@ check_series() {
 		[[ $patch != */0000-* ]] || continue
 		say "applying $(basename "$patch")"
 		git am -q "$patch"
-		git archive HEAD | tar -x --unlink-first --touch -C "$work/tree"
+		# Existing files are replaced, not written to: the source keeps its own.
+		git archive HEAD | tar -x --touch -C "$work/tree"
 		# shellcheck disable=SC2086 # several
 		compile "$work/tree" "$work/off" off $directories
 	done

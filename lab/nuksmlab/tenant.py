@@ -30,6 +30,8 @@ class Spec:
     private: int = 0
     zero: int = 0
     changing: int = 0
+    alike: int = 0
+    same: int = 0
     seed: int = 1
     madvised: bool = True
 
@@ -38,7 +40,7 @@ class Spec:
         if self.node != ANYWHERE:
             result += ["--node", str(self.node)]
         result += ["--mib", str(self.mib), "--seed", str(self.seed)]
-        for share in ("equal", "private", "zero", "changing"):
+        for share in ("equal", "private", "zero", "changing", "alike", "same"):
             result += [f"--{share}", str(getattr(self, share))]
         return result if self.madvised else [*result, "--not-madvised"]
 

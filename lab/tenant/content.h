@@ -22,12 +22,17 @@
  * @CLASS_PRIVATE: found in this tenant only, never rewritten
  * @CLASS_ZERO: all bytes zero
  * @CLASS_CHANGING: found in this tenant only, rewritten again and again
+ * @CLASS_ALIKE: as @CLASS_EQUAL, but these pages differ from one another in
+ *               their last word only, which is the page's index
+ * @CLASS_SAME: one content for all of them, in every tenant of the same seed
  */
 enum page_class {
 	CLASS_EQUAL,
 	CLASS_PRIVATE,
 	CLASS_ZERO,
 	CLASS_CHANGING,
+	CLASS_ALIKE,
+	CLASS_SAME,
 	CLASS_COUNT,
 };
 

@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "areas.h"
 #include "churn.h"
 #include "memory.h"
 #include "node.h"
@@ -32,6 +33,8 @@ static const char *const class_name[CLASS_COUNT] = {
 	[CLASS_PRIVATE] = "private",
 	[CLASS_ZERO] = "zero",
 	[CLASS_CHANGING] = "changing",
+	[CLASS_ALIKE] = "alike",
+	[CLASS_SAME] = "same",
 };
 
 /**
@@ -98,6 +101,8 @@ static struct options parse_options(int argc, char **argv)
 		{ "private", required_argument, NULL, CLASS_PRIVATE },
 		{ "zero", required_argument, NULL, CLASS_ZERO },
 		{ "changing", required_argument, NULL, CLASS_CHANGING },
+		{ "alike", required_argument, NULL, CLASS_ALIKE },
+		{ "same", required_argument, NULL, CLASS_SAME },
 		{ "name", required_argument, NULL, OPTION_NAME },
 		{ "mib", required_argument, NULL, OPTION_MIB },
 		{ "node", required_argument, NULL, OPTION_NODE },
@@ -135,8 +140,7 @@ static struct options parse_options(int argc, char **argv)
 	if (strlen(options.name) > NAME_MAX_LENGTH)
 		fail("--name: at most %d characters", NAME_MAX_LENGTH);
 	if (sum != 100)
-		fail("--equal, --private, --zero and --changing sum to %zu, not 100",
-		     sum);
+		fail("the classes' shares sum to %zu, not 100", sum);
 	return options;
 }
 
@@ -259,6 +263,21 @@ static void do_write(struct memory *memory, const char *text)
 		answer("ok pages=%zu", memory_write(memory, wanted));
 }
 
+/* The remaining commands are what can be done to areas. */
+static void do_areas(struct memory *memory, const char *command)
+{
+	struct outcome outcome = { 0 };
+	int error = areas_obey(memory, command, &outcome);
+
+	if (error == -ENOSYS)
+		answer("error '%s' is no command", command);
+	else if (error)
+		answer("error %s: %s", command, strerror(-error));
+	else
+		answer("ok done=%zu refused=%zu", outcome.done,
+		       outcome.refused);
+}
+
 /* Returns false when the tenant is to end. */
 static bool obey(struct memory *memory, char *line)
 {
@@ -289,7 +308,7 @@ static bool obey(struct memory *memory, char *line)
 		answer("ok");
 		return false;
 	} else {
-		answer("error '%s' is no command", command);
+		do_areas(memory, command);
 	}
 	return true;
 }

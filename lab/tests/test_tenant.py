@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The tenant itself, on this host: any Linux has a node 0."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,28 @@ def test_everything_it_does_keeps_the_content_right() -> None:
         assert tenant.bad_pages() == 0
 
 
+@pytest.mark.parametrize(
+    "command", ["remap", "lock", "unlock", "huge", "pageout", "merge", "unmerge"]
+)
+def test_what_is_done_to_areas_keeps_the_content_right(command: str) -> None:
+    with Tenant(replace(MIXED, mib=16)) as tenant:
+        tenant.command("churn start")
+        answer = tenant.command(command)
+        assert answer["done"] + answer["refused"] > 0
+        assert tenant.bad_pages() == 0
+        assert tenant.command("fork")["bad"] == 0
+
+
+def test_remap_moves_its_areas() -> None:
+    with Tenant(MIXED) as tenant:
+        maps = Path(f"/proc/{tenant.pid}/maps")
+        area = re.compile(rf"^{tenant.facts['equal_at']}-\w+ rw-p", re.MULTILINE)
+        assert area.search(maps.read_text())
+        assert tenant.command("remap") == {"done": 4, "refused": 0}
+        assert not area.search(maps.read_text())
+        assert tenant.bad_pages() == 0
+
+
 def test_content_is_right_while_it_churns() -> None:
     with Tenant(MIXED) as tenant:
         tenant.command("churn start")
@@ -104,3 +128,21 @@ def test_wrong_command_is_an_error_and_the_channel_goes_on(command: str) -> None
 def test_impossible_tenant_does_not_start(spec: Spec) -> None:
     with pytest.raises(TenantError, match="gone"):
         Tenant(spec)
+
+
+def test_alike_pages_differ_in_their_last_word_only() -> None:
+    specs = [Spec(name, 0, 1, equal=0, alike=100) for name in ("a", "b")]
+    with Tenant(specs[0]) as a, Tenant(specs[1]) as b:
+        first, second = page(a, "alike", 0), page(a, "alike", 1)
+        assert first[:-8] == second[:-8]
+        assert first[-8:] != second[-8:]
+        assert page(b, "alike", 1) == second
+        assert a.bad_pages() == 0
+
+
+def test_same_pages_are_all_the_same() -> None:
+    specs = [Spec(name, 0, 1, equal=0, same=100) for name in ("a", "b")]
+    with Tenant(specs[0]) as a, Tenant(specs[1]) as b:
+        assert page(a, "same", 0) == page(a, "same", 255) == page(b, "same", 7)
+        assert page(a, "same", 0) != bytes(4096)
+        assert a.bad_pages() == 0

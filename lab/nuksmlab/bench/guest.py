@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The runs, inside User-Mode Linux: what `plan.json` says, into `samples.jsonl`."""
+
+import json
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+from nuksmlab.bench import plan, records
+from nuksmlab.bench.records import Run, Sample
+from nuksmlab.bench.scanner import Scanner
+from nuksmlab.ksm import Ksm
+from nuksmlab.tenant import ANYWHERE, Spec, Tenant
+
+OUTPUT = Path(os.environ["NUKSM_OUTPUT"])
+
+
+class BenchError(Exception):
+    """A run that must not count."""
+
+
+def spec(run: Run, copy: int) -> Spec:
+    shares = {"equal": 0, **plan.WORKLOADS[run["workload"]]}
+    return Spec(f"copy-{copy}", ANYWHERE, run["mib"], madvised=True, **shares)
+
+
+def set_index(ksm: Ksm, run: Run, default_kib: int) -> tuple[int, int]:
+    """KiB per tree, and the number of trees."""
+    kib = default_kib if run["kib_per_tree"] is None else run["kib_per_tree"]
+    ksm.write_text("index", run["index"])
+    ksm.write("kib_per_tree", kib)
+    return kib, ksm.read("trees")
+
+
+def measure(scanner: Scanner, run: Run, default_kib: int | None) -> Sample:
+    scanner.ksm.unmerge()
+    kib, trees = None, 1
+    if default_kib is not None:
+        kib, trees = set_index(scanner.ksm, run, default_kib)
+    with ExitStack() as stack:
+        tenants = [
+            stack.enter_context(Tenant(spec(run, copy)))
+            for copy in range(records.COPIES)
+        ]
+        scans = [scanner.scan()]
+        for tenant in tenants:
+            tenant.command("change")
+        scans.append(scanner.scan())
+        for tenant in tenants:
+            if bad := tenant.bad_pages():
+                raise BenchError(f"{bad} bad pages in {tenant.spec.name}: {run}")
+    return {"run": run, "kib_per_tree": kib, "trees": trees, "scans": scans}
+
+
+def progress(sample: Sample) -> str:
+    run, merging = sample["run"], sample["scans"][-1]
+    return (
+        f"{run['workload']:6}  {run['mib']:4} MiB  {run['index']:8}  "
+        f"{sample['trees']:6} trees  {records.merged_mib(merging):5.0f} MiB merged  "
+        f"in {merging['ended'] - merging['began']:6.2f} s"
+    )
+
+
+def main() -> None:
+    ksm = Ksm()
+    ksm.unmerge()
+    scanner = Scanner(ksm)
+    patched = (ksm.root / "kib_per_tree").exists()
+    default_kib = ksm.read("kib_per_tree") if patched else None
+    runs: list[Run] = json.loads((OUTPUT / "plan.json").read_text())
+    with (OUTPUT / "samples.jsonl").open("w") as samples:
+        for number, run in enumerate(runs, 1):
+            sample = measure(scanner, run, default_kib)
+            samples.write(f"{json.dumps(sample)}\n")
+            samples.flush()
+            print(f"{number:3}/{len(runs)}  {progress(sample)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the host has to have for a guest of several GiB under User-Mode Linux."""
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypedDict
+
+MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
+# User-Mode Linux maps each page of a guest's process for itself.
+MAPPINGS = 4_000_000
+
+
+class HostError(Exception):
+    """The host lacks something; the text says what to do."""
+
+
+class Host(TypedDict):
+    processor: str
+    kernel: str
+    load_before: float  # processes that wanted a CPU in the minute before
+
+
+def describe() -> Host:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = (line.split(":")[1].strip() for line in lines if "model name" in line)
+    return {
+        "processor": next(models, platform.machine()),
+        "kernel": platform.release(),
+        "load_before": os.getloadavg()[0],
+    }
+
+
+def check_room(mib: int) -> None:
+    """The guest's memory is a file, in the directory that the kernel chooses so."""
+    chosen = (os.environ.get(name) for name in ("TMPDIR", "TMP", "TEMP"))
+    directory = next(filter(None, chosen), "/dev/shm")
+    free = shutil.disk_usage(directory).free // 2**20
+    if free < mib:
+        raise HostError(
+            f"the guest's memory needs {mib} MiB in {directory}, where {free} MiB are "
+            "free: set TMPDIR to a directory that has them, best on a tmpfs"
+        )
+
+
+def set_max_map_count(count: int) -> None:
+    if os.access(MAX_MAP_COUNT, os.W_OK):
+        MAX_MAP_COUNT.write_text(str(count))
+        return
+    setting = f"vm.max_map_count={count}"
+    done = subprocess.run(["sudo", "-n", "sysctl", "-q", "-w", setting], check=False)
+    if done.returncode != 0:
+        raise HostError(f"this has to be set by root: sysctl -w {setting}")
+
+
+@contextmanager
+def many_mappings() -> Iterator[None]:
+    """Raises the kernel's limit of mappings per process, as long as it is needed."""
+    before = int(MAX_MAP_COUNT.read_text())
+    if before >= MAPPINGS:
+        yield
+        return
+    set_max_map_count(MAPPINGS)
+    try:
+        yield
+    finally:
+        set_max_map_count(before)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is kept of an experiment in build/bench, and what is made from that.
+
+NAME.json       the results
+NAME.host.json  where they were measured
+NAME/           the raw samples, boot by boot
+NAME.md         the table
+NAME.png        the picture
+"""
+
+import json
+from collections.abc import Sequence
+from typing import cast
+
+from nuksmlab import paths
+from nuksmlab.bench import figures, picture, table
+from nuksmlab.bench.figures import Figures
+from nuksmlab.bench.host import Host
+from nuksmlab.bench.records import Result
+
+OUTPUT = paths.BUILD / "bench"
+
+
+def write_host(name: str, host: Host) -> None:
+    (OUTPUT / f"{name}.host.json").write_text(json.dumps(host, indent=1) + "\n")
+
+
+def write_results(name: str, results: Sequence[Result]) -> None:
+    (OUTPUT / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
+
+
+def make(name: str) -> str:
+    """Writes table and picture, and returns the table."""
+    results = cast(list[Result], json.loads((OUTPUT / f"{name}.json").read_text()))
+    host = cast(Host, json.loads((OUTPUT / f"{name}.host.json").read_text()))
+    measured = Figures(results)
+    goals = figures.goals(measured) if name == "index" else []
+    text = table.render(measured, host, goals)
+    (OUTPUT / f"{name}.md").write_text(text)
+    picture.draw(measured, OUTPUT / f"{name}.png")
+    return text

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a stress run does to a machine besides merging: swap, limits, faults."""
+
+import ctypes
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from nuksmlab import wait
+
+DEBUGFS = Path("/sys/kernel/debug")
+CGROUPS = Path("/sys/fs/cgroup")
+KMEMLEAK = DEBUGFS / "kmemleak"
+FAULT_PERCENT = 5
+KILL_SECONDS = 60.0
+OFFLINE_SECONDS = 60.0
+OFFLINE_REFUSED = re.compile("busy|Invalid")  # in use, or with holes in it
+MIGRATE_PAGES = 256  # the system call's number on x86-64
+
+
+def put(path: Path, value: str | int) -> None:
+    path.write_text(f"{value}\n")
+
+
+class Swap:
+    """Compressed memory as swap."""
+
+    def __init__(self, mib: int, name: str = "zram0") -> None:
+        self.device = f"/dev/{name}"
+        put(Path(f"/sys/block/{name}/disksize"), f"{mib}M")
+        subprocess.run(["mkswap", self.device], check=True, stdout=subprocess.DEVNULL)
+        self.on()
+
+    def on(self) -> None:
+        subprocess.run(["swapon", self.device], check=True)
+
+    def off(self) -> None:
+        """Brings back all that was paged out."""
+        subprocess.run(["swapoff", self.device], check=True)
+
+
+class Cgroup:
+    """A memory cgroup for one tenant."""
+
+    def __init__(self, name: str) -> None:
+        self.path = CGROUPS / name
+        self.path.mkdir()
+
+    def prefix(self) -> Sequence[str]:
+        """Before a command: runs it in here, so that its memory counts."""
+        join = 'echo $$ >"$0" && exec "$@"'
+        return ["sh", "-c", join, str(self.path / "cgroup.procs")]
+
+    def limit(self, mib: int | None) -> None:
+        put(self.path / "memory.max", "max" if mib is None else mib << 20)
+
+    def reclaim(self, mib: int) -> None:
+        put(self.path / "memory.reclaim", mib << 20)
+
+    def oom_kills(self) -> int:
+        events = (self.path / "memory.events").read_text().split()
+        return int(events[events.index("oom_kill") + 1])
+
+    def end(self) -> None:
+        """Kills what is in it, children included, and removes it."""
+        put(self.path / "cgroup.kill", 1)
+        events = self.path / "cgroup.events"
+        wait.until(
+            lambda: "populated 0" in events.read_text(),
+            lambda: f"the end of {self.path.name}",
+            KILL_SECONDS,
+        )
+        self.path.rmdir()
+
+
+def account_memory() -> None:
+    """Lets cgroups below the root count and limit memory."""
+    put(CGROUPS / "cgroup.subtree_control", "+memory")
+
+
+def migrate(pid: int, source: int, target: int) -> None:
+    """Asks the kernel to move all of a process's pages to another node."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    masks = [ctypes.c_ulong(1 << node) for node in (source, target)]
+    bits = 8 * ctypes.sizeof(ctypes.c_ulong) + 1
+    if libc.syscall(MIGRATE_PAGES, pid, bits, *map(ctypes.byref, masks)) < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+
+
+class MovableMemory:
+    """A node's memory that can be taken offline; present only with movablecore=."""
+
+    def __init__(self, node: int) -> None:
+        blocks = Path(f"/sys/devices/system/node/node{node}").glob("memory[0-9]*")
+        self.blocks = sorted(
+            block
+            for block in blocks
+            if (block / "valid_zones").read_text().strip() == "Movable"
+        )
+
+    def offline(self) -> tuple[int, int]:
+        """How many blocks went, and how many are in use and stayed.
+
+        The kernel tries for as long as nobody interrupts it: past the deadline,
+        somebody does.
+        """
+        went = 0
+        for block in self.blocks:
+            try:
+                done = subprocess.run(
+                    ["sh", "-c", 'exec /bin/echo offline >"$0"', str(block / "state")],
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    check=False,
+                    timeout=OFFLINE_SECONDS,
+                )
+            except subprocess.TimeoutExpired:
+                continue
+            if done.returncode and not OFFLINE_REFUSED.search(done.stderr):
+                raise OSError(f"{block} does not go offline: {done.stderr}")
+            went += done.returncode == 0
+        return went, len(self.blocks) - went
+
+    def online(self) -> None:
+        for block in self.blocks:
+            if (block / "state").read_text().strip() == "offline":
+                put(block / "state", "online_movable")
+
+
+class Faults:
+    """Lets some of ksmd's allocations fail, on kernels that can."""
+
+    def __init__(self) -> None:
+        names = ("failslab", "fail_page_alloc")
+        self.kinds = [DEBUGFS / name for name in names if (DEBUGFS / name).is_dir()]
+        for kind in self.kinds:
+            put(kind / "task-filter", "Y")
+            put(kind / "ignore-gfp-wait", "N")
+            put(kind / "times", -1)
+            put(kind / "verbose", 0)
+        if self.kinds:
+            put(DEBUGFS / "fail_page_alloc" / "min-order", 0)
+            put(Path(f"/proc/{pid_of('ksmd')}/make-it-fail"), 1)
+
+    def switch(self, on: bool) -> None:
+        for kind in self.kinds:
+            put(kind / "probability", FAULT_PERCENT if on else 0)
+
+
+def pid_of(name: str) -> int:
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            found = comm.read_text().strip()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
+        if found == name:
+            return int(comm.parent.name)
+    raise ProcessLookupError(f"no process is called {name}")
+
+
+def split_leaks(text: str) -> list[str]:
+    """One entry for each suspect in kmemleak's report."""
+    parts = re.split(r"^(?=unreferenced object)", text, flags=re.MULTILINE)
+    return [part.strip() for part in parts if part.strip()]
+
+
+def stop_leak_scans() -> None:
+    """The kernel's own, every few minutes, would only take time."""
+    if KMEMLEAK.exists():
+        put(KMEMLEAK, "scan=off")
+
+
+def leaks() -> list[str]:
+    """What nothing refers to in two scans; none where the kernel cannot tell."""
+    if not KMEMLEAK.exists():
+        return []
+    for _ in range(2):
+        put(KMEMLEAK, "scan")
+    return split_leaks(KMEMLEAK.read_text())

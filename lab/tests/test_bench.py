@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is made of the benchmark's samples, and what its host has to have."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import wait
+from nuksmlab.bench import figures, host, meter, picture, plan, records, table
+from nuksmlab.bench.figures import BASELINE, UNPATCHED, Figures, Series
+from nuksmlab.bench.records import Result, Sample
+
+EXPECTED = Path(__file__).parent / "expected"
+FOREST = Series("checksum", 256)
+HOST: host.Host = {"processor": "a CPU", "kernel": "6.1", "load_before": 0.25}
+
+
+def result(
+    series: Series, seconds: float, workload: str = "worst", mib: int = 256
+) -> Result:
+    stock = series == UNPATCHED
+    return {
+        "workload": workload,
+        "mib": mib,
+        "index": series.index,
+        "kib_per_tree": series.kib_per_tree,
+        "trees": 1,
+        "repetition": 0,
+        "cpu_seconds": seconds,
+        "wall_seconds": seconds,
+        "merged_mib": 0.0 if workload == "random" else float(mib),
+        "compares_per_page": None if stock else 15.25,
+        "compared_bytes_per_page": None if stock else 62000.4,
+    }
+
+
+def everything() -> list[Result]:
+    """Content order is 4 times as slow at 256 MiB and 8 times at 1024."""
+    return [
+        result(series, speed * slowness * mib / 256 + repetition / 10, workload, mib)
+        for repetition in range(3)
+        for mib, slowness in ((256, 4), (1024, 8))
+        for workload, speed in (("worst", 1.0), ("best", 0.5), ("random", 0.25))
+        for series in (BASELINE, UNPATCHED)
+    ] + [
+        result(FOREST, speed * mib / 256 + repetition / 10, workload, mib)
+        for repetition in range(3)
+        for mib in (256, 1024)
+        for workload, speed in (("worst", 1.0), ("best", 0.5), ("random", 0.25))
+    ]
+
+
+def test_result_is_what_the_second_scan_added() -> None:
+    counters = {
+        "pages_sharing": 0,
+        "content_compares": 100,
+        "compared_bytes": None,
+    }
+    merged = {"pages_sharing": 256, "content_compares": 612, "compared_bytes": None}
+    sample: Sample = {
+        "run": {
+            "workload": "worst",
+            "mib": 1,
+            "index": "checksum",
+            "kib_per_tree": None,
+            "repetition": 2,
+        },
+        "kib_per_tree": 256,
+        "trees": 20,
+        "scans": [
+            {"began": 10.0, "ended": 19.0, "before": counters, "after": counters},
+            {"began": 20.0, "ended": 21.5, "before": counters, "after": merged},
+        ],
+    }
+    made = records.result(sample, lambda began, ended: (ended - began) / 3)
+    assert (made["cpu_seconds"], made["wall_seconds"]) == (0.5, 1.5)
+    assert (made["kib_per_tree"], made["trees"], made["repetition"]) == (256, 20, 2)
+    assert made["merged_mib"] == 1.0
+    assert made["compares_per_page"] == 1.0  # of the 512 pages in both copies
+    assert made["compared_bytes_per_page"] is None
+
+
+def test_indexes_take_turns_and_the_largest_come_first() -> None:
+    firsts = []
+    for repetition in range(len(plan.INDEXES)):
+        runs = plan.runs(plan.FULL, plan.INDEXES, repetition)
+        sizes = [run["mib"] for run in runs]
+        assert sizes == sorted(sizes, reverse=True)
+        turn = runs[: len(plan.INDEXES)]
+        assert len({(run["workload"], run["mib"]) for run in turn}) == 1
+        firsts.append((runs[0]["index"], runs[0]["kib_per_tree"]))
+    assert len(set(firsts)) == len(plan.INDEXES)
+
+
+def test_figures_are_medians() -> None:
+    measured = Figures([result(FOREST, seconds) for seconds in (1.0, 4.0, 2.0)])
+    figure = measured["worst", 256, FOREST]
+    assert figure.seconds == 2.0
+    assert figure.spread == 1.5
+    assert figure.mib_per_second == 128
+    assert figure.page_microseconds(figure.seconds) == pytest.approx(2e6 / 131072)
+
+
+def test_goals_are_those_that_were_measured() -> None:
+    by_what = {
+        goal.what: goal.measured for goal in figures.goals(Figures(everything()))
+    }
+    assert not any("512" in what or "2048" in what for what in by_what)
+    speedup = next(value for what, value in by_what.items() if "1024" in what)
+    assert speedup == "7.8 times"  # 32.1 s against 4.1 s
+    fairness = next(value for what, value in by_what.items() if "unpatched" in what)
+    assert fairness == "1.00 to 1.00"
+
+
+def test_indexes_that_merge_differently_are_contradictions() -> None:
+    results = everything()
+    assert figures.contradictions(results) == []
+    results[-1]["merged_mib"] = 1.0
+    (contradiction,) = figures.contradictions(results)
+    assert contradiction.startswith("random, 1024 MiB: merged [0.0, 1.0] MiB")
+
+
+def test_table_is_the_expected_one() -> None:
+    measured = Figures(everything())
+    text = table.render(measured, HOST, figures.goals(measured))
+    assert text == (EXPECTED / "bench.md").read_text()
+
+
+def test_picture_is_drawn(tmp_path: Path) -> None:
+    picture.draw(Figures(everything()), tmp_path / "cost.png")
+    assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_clock_is_the_cpu_time_of_the_process() -> None:
+    clock = meter.cpu_clock(os.getpid())
+    before = time.process_time()
+    seen = time.clock_gettime(clock)
+    assert before <= seen <= time.process_time()
+
+
+def test_meter_tells_work_from_waiting() -> None:
+    shell = Path("/bin/sh").resolve()
+    script = (
+        "read go; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo; read end"
+    )
+    with (
+        meter.Meter(shell) as measured,
+        subprocess.Popen(
+            [str(shell), "-c", script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as child,
+    ):
+        assert child.stdin
+        assert child.stdout
+        wait.until(lambda: len(measured.moments) > 20, lambda: "samples", 20)
+        waited = time.time()
+        child.stdin.write("\n")
+        child.stdin.flush()
+        child.stdout.readline()
+        worked = time.time()
+        wait.until(lambda: measured.moments[-1] > worked, lambda: "samples", 20)
+        first = measured.moments[0]
+        used = time.clock_gettime(meter.cpu_clock(child.pid))
+        child.communicate()
+    assert measured.seconds(first, waited) < 0.02 < measured.seconds(waited, worked)
+    assert measured.seconds(waited, worked) == pytest.approx(used, abs=0.02)
+    with pytest.raises(ValueError, match="not sampled"):
+        measured.seconds(first - 1, worked)
+
+
+def test_too_little_room_for_the_guest_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    host.check_room(1)
+    with pytest.raises(host.HostError, match=f"1000000000 MiB in {tmp_path}"):
+        host.check_room(10**9)
+
+
+@pytest.mark.parametrize(("before", "during"), [("65530", "4000000"), ("5000000",) * 2])
+def test_limit_of_mappings_is_raised_for_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, during: str
+) -> None:
+    limit = tmp_path / "max_map_count"
+    limit.write_text(before)
+    monkeypatch.setattr(host, "MAX_MAP_COUNT", limit)
+    with host.many_mappings():
+        assert limit.read_text() == during
+    assert limit.read_text() == before
