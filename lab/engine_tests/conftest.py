@@ -9,6 +9,8 @@ import pytest
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import ANYWHERE, Spec, StartTenant, Tenant
 
+DEFAULTS = {"index": "checksum", "kib_per_tree": "256", "placement": "fair"}
+
 
 def pytest_sessionstart() -> None:
     if "NUKSM_OUTPUT" not in os.environ:
@@ -17,9 +19,15 @@ def pytest_sessionstart() -> None:
 
 @pytest.fixture
 def ksm() -> Iterator[Ksm]:
-    """Nothing merged, nothing tracked: the state in which the index may change."""
+    """Nothing merged, nothing tracked: the state in which the index may change.
+
+    On a stock kernel, which the kernel's own tests run on, too, there is none.
+    """
     ksm = Ksm()
     ksm.unmerge()
+    for name, value in DEFAULTS.items():
+        if (ksm.root / name).exists():
+            ksm.write_text(name, value)
     ksm.set_speed({"pages_to_scan": 100000, "sleep_millisecs": 0})
     yield ksm
     ksm.unmerge()

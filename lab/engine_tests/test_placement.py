@@ -27,12 +27,6 @@ FOUR_NODES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def placement(ksm: Ksm) -> Iterator[None]:
-    yield
-    ksm.write_text("placement", "fair")
-
-
 def orders(count: int) -> list[list[int]]:
     """As they are, the other way round, and from the middle."""
     there = list(range(count))
@@ -130,12 +124,23 @@ def decisions(ksm: Ksm) -> dict[str, int]:
     return {reason: ksm.read(f"placed_{reason}") for reason in reasons}
 
 
-def heat(ksm: Ksm, hot: Sequence[Tenant]) -> None:
-    """One scan, then reads by some, then the next scan, which merges."""
-    ksm.set_speed({"pages_to_scan": 10_000_000, "sleep_millisecs": 600_000})
-    goal = ksm.read("full_scans") + 1
+def scan_once(ksm: Ksm) -> None:
+    """Has ksmd end the scan it is in, or do a whole one, and then sleep.
+
+    Writing to `run` waits for ksmd to be done with what it is at; another value
+    of `sleep_millisecs` ends the sleep that it may be in.
+    """
+    ksm.stop()
+    asleep = 600_000 + (ksm.read("sleep_millisecs") == 600_000)
+    ksm.set_speed({"pages_to_scan": 10_000_000, "sleep_millisecs": asleep})
+    before = ksm.read("full_scans")
     ksm.start()
-    ksm.wait_scans(goal - ksm.read("full_scans"))
+    ksm.wait_scans(before + 1 - ksm.read("full_scans"))
+
+
+def heat(ksm: Ksm, hot: Sequence[Tenant]) -> None:
+    """One scan, then reads by some; the next scan merges."""
+    scan_once(ksm)
     for tenant in hot:
         assert tenant.bad_pages() == 0
 
@@ -160,7 +165,7 @@ def test_pages_stay_where_they_are_read(
 def test_merged_pages_follow_who_reads_them(ksm: Ksm, start: StartTenant) -> None:
     cold = [start(f"cold-{number}", 0, mib=MIB) for number in range(2)]
     merge(ksm, cold)
-    ksm.stop()
+    scan_once(ksm)
     moved = ksm.read("migrated")
     hot = start("hot", 1, mib=MIB)
     heat(ksm, [hot])
@@ -206,16 +211,28 @@ def test_pages_stay_on_their_nodes_without_merging_across(
         ksm.write("merge_across_nodes", 1)
 
 
+@pytest.fixture
+def wide_watermarks() -> Iterator[None]:
+    """So many MiB from one watermark to the next that a node can stay between."""
+    knob = Path("/proc/sys/vm/min_free_kbytes")
+    before = knob.read_text()
+    knob.write_text(str(128 << 10))
+    yield
+    knob.write_text(before)
+
+
 def fill(start: StartTenant, node: int) -> None:
-    """Takes the node's memory down to its high watermark."""
+    """Leaves less free than the high watermark, and more than the low one."""
+    high = numa.high_watermark_mib(node)
     for number in itertools.count():
-        room = numa.free_mib(node) - numa.high_watermark_mib(node)
+        room = numa.free_mib(node) - (high - high // 12)
         if room <= 0:
             return
         start(f"filler-{number}", node, mib=room, equal=0, private=100)
 
 
 @pytest.mark.needs(nodes=2)
+@pytest.mark.usefixtures("wide_watermarks")
 def test_a_full_node_wins_nothing(ksm: Ksm, start: StartTenant) -> None:
     tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
     heat(ksm, [tenants[1]])

@@ -61,7 +61,7 @@ class Actions:
         self.counted = crowd.counts.counted
         self.swap = stress.Swap(SWAP_MIB)
         self.faults = stress.Faults()
-        self.memory = stress.MovableMemory(crowd.nodes[len(crowd.nodes) // 2])
+        self.memory = stress.most_movable_memory(crowd.nodes)
         self.offlined = 0
 
     def all(self) -> list[Callable[[], None]]:

@@ -49,8 +49,8 @@ class Cgroup:
         self.path.mkdir()
 
     def prefix(self) -> Sequence[str]:
-        """Before a command: runs it in here, so that its memory counts."""
-        join = 'echo $$ >"$0" && exec "$@"'
+        """Before a command: its memory counts here; short of it, it dies first."""
+        join = 'echo $$ >"$0" && echo 1000 >/proc/$$/oom_score_adj && exec "$@"'
         return ["sh", "-c", join, str(self.path / "cgroup.procs")]
 
     def limit(self, mib: int | None) -> None:
@@ -128,6 +128,11 @@ class MovableMemory:
         for block in self.blocks:
             if (block / "state").read_text().strip() == "offline":
                 put(block / "state", "online_movable")
+
+
+def most_movable_memory(nodes: Sequence[int]) -> MovableMemory:
+    """The kernel finds movable memory in the highest zone only, on whatever nodes."""
+    return max(map(MovableMemory, nodes), key=lambda memory: len(memory.blocks))
 
 
 class Faults:

@@ -29,7 +29,7 @@ def draw_workload(axes: Axes, figures: Figures, workload: str) -> None:
     axes.set_title(workload)
     axes.set_xscale("log", base=2)
     axes.set_xticks(figures.sizes, [str(mib) for mib in figures.sizes])
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
     axes.set_xlabel("MiB per copy")
     axes.set_ylabel("µs per page")
     axes.grid(alpha=0.3)

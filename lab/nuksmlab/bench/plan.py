@@ -43,7 +43,7 @@ class Extent:
 
 FULL = Extent(tuple(WORKLOADS), (256, 512, 1024, 2048), 3)
 QUICK = Extent(tuple(WORKLOADS), (256,), 1)
-TREES = Extent(("worst", "best", "random"), (512, 2048), 3)
+TREES = Extent(("worst", "best", "random"), (1024,), 3)
 
 
 def runs(extent: Extent, indexes: Sequence[Index], repetition: int) -> list[Run]:

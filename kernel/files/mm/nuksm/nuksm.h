@@ -207,6 +207,15 @@ bool nuksm_decide(const struct nuksm_ballot *ballot, unsigned long kpfn,
 void nuksm_migrate(struct folio *folio, int nid);
 void nuksm_placement_init(void);
 
+/*
+ * A new page table entry is marked as accessed. One that merging made is not
+ * used yet, and would look hot at ksmd's next visit.
+ */
+static inline pte_t nuksm_merged_pte(pte_t pte)
+{
+	return READ_ONCE(nuksm_placement) == NUKSM_FIRST ? pte : pte_mkold(pte);
+}
+
 /* Implemented by mm/ksm.c, which owns the trees and their lock. */
 void ksm_count_by_node(struct ksm_node_count *counts);
 
@@ -214,6 +223,11 @@ void ksm_count_by_node(struct ksm_node_count *counts);
 
 static inline void nuksm_placement_init(void)
 {
+}
+
+static inline pte_t nuksm_merged_pte(pte_t pte)
+{
+	return pte;
 }
 
 #endif /* CONFIG_NUKSM_PLACEMENT */

@@ -53,6 +53,9 @@ static bool folio_is_young_generation(struct folio *folio)
  * @folio: of the page
  * @touched: what the mapping's accessed bit said, see nuksm_test_touched()
  *
+ * The lists say nothing of a merged page's sharers: KSM itself marks the page as
+ * accessed when it merges it.
+ *
  * New anonymous pages start in a youngest generation or on the inactive list,
  * and without memory pressure stay there: what the hardware saw goes first.
  *
@@ -65,7 +68,8 @@ u8 nuksm_heat(struct folio *folio, bool touched)
 		folio_set_young(folio);
 		return NUKSM_TOUCHED;
 	}
-	if (folio_test_active(folio) || folio_is_young_generation(folio))
+	if (!folio_test_ksm(folio) &&
+	    (folio_test_active(folio) || folio_is_young_generation(folio)))
 		return NUKSM_LISTED;
 	return NUKSM_COLD;
 }

@@ -135,10 +135,17 @@ static void nuksm_place_joined(struct ksm_rmap_item *rmap_item)
 	    !nuksm_describe(rmap_item, &newcomer))
 		return;
 
+	/* What nobody can say of the others does not count for the newcomer */
+	if (newcomer.heat == NUKSM_LISTED)
+		newcomer.heat = NUKSM_COLD;
+
 	nuksm_ballot_init(&ballot, nuksm_placement, pfn_to_nid(kpfn), &newcomer);
 	hlist_for_each_entry(other, &stable_node->hlist, hlist) {
-		if (other != rmap_item && nuksm_describe(other, &sharer) &&
-		    !nuksm_ballot_add(&ballot, &sharer))
+		if (other == rmap_item || !nuksm_describe(other, &sharer))
+			continue;
+		if (sharer.heat == NUKSM_LISTED)
+			sharer.heat = NUKSM_COLD;
+		if (!nuksm_ballot_add(&ballot, &sharer))
 			break;
 	}
 	if (!nuksm_decide(&ballot, kpfn, false))

@@ -46,10 +46,7 @@ static int find_nodes(int *nodes)
 
 FIXTURE_SETUP(placement)
 {
-	if (access("/sys/kernel/mm/ksm/placement", F_OK))
-		SKIP(return, "this kernel is built without placement");
-	if (find_nodes(self->nodes) < NODES)
-		SKIP(return, "needs two nodes with memory");
+	ASSERT_EQ(NODES, find_nodes(self->nodes));
 	ksm_prepare();
 }
 
@@ -201,6 +198,12 @@ TEST_F_TIMEOUT(placement, nothing_to_place_without_merging_across, TIMEOUT)
 
 int main(int argc, char **argv)
 {
+	int nodes[NODES];
+
 	skip_without_nuksm();
+	if (access("/sys/kernel/mm/ksm/placement", F_OK))
+		ksft_exit_skip("this kernel is built without placement\n");
+	if (find_nodes(nodes) < NODES)
+		ksft_exit_skip("needs two nodes with memory\n");
 	return test_harness_run(argc, argv);
 }
