@@ -52,13 +52,11 @@ MPOL_BIND, MPOL_INTERLEAVE = 2, 3
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> Iterator[Outcomes]:
-    """Collects what the tests said in each setting, and writes it at the end."""
+def outcomes() -> Outcomes:
+    """What the tests said so far, in each setting."""
     if not (selftests.DIRECTORY / OURS[-1]).exists():
         pytest.fail("on the host: build/venv/bin/python -m nuksmlab.selftests build")
-    collected: Outcomes = {}
-    yield collected
-    selftests.write(Path(os.environ["NUKSM_OUTPUT"]) / selftests.RESULTS, collected)
+    return {}
 
 
 def chosen(text: str) -> str:
@@ -135,13 +133,15 @@ def run_all(ksm: Ksm, across: int, engine: dict[str, str]) -> dict[str, Outcome]
 def collect(
     ksm: Ksm, outcomes: Outcomes, across: int, engine: dict[str, str]
 ) -> dict[str, Outcome]:
-    """What the tests say in this setting; they run once."""
+    """What the tests say in this setting; they run once, and it is written down."""
     setting = {"merge_across_nodes": str(across)}
     if ksm.has_engine():
         setting |= engine
     name = selftests.setting_name(setting)
     if name not in outcomes:
         outcomes[name] = run_all(ksm, across, engine if ksm.has_engine() else {})
+        output = Path(os.environ["NUKSM_OUTPUT"])
+        selftests.write(output / selftests.RESULTS, outcomes)
     return outcomes[name]
 
 
