@@ -16,7 +16,7 @@ ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check unit kernel kernel-deb series engine selftests stress guest stress cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
+.PHONY: help demo test check unit kernel kernel-deb series engine selftests stress guest cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
