@@ -2,13 +2,13 @@
 //! What the engine (a kernel with `CONFIG_NUKSM`) adds to KSM's files.
 
 use crate::DIR;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use sysroot::{Result, Root};
 
 /// Settings and counters of the engine, named as their files in sysfs are.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Engine {
     /// The order of pages inside a tree.
     pub index: Choice,
@@ -163,8 +163,15 @@ impl Serialize for Choice {
     }
 }
 
+/// What was offered is not written, so that it is not known when read again.
+impl<'de> Deserialize<'de> for Choice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        Ok(Self { current: String::deserialize(deserializer)?, offered: Vec::new() })
+    }
+}
+
 /// Pages on each node that has any.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PagesByNode(pub BTreeMap<u32, u64>);
 
 /// `N0=123 N2=456`; empty when no node has any.

@@ -8,7 +8,7 @@ mod engine;
 
 pub use engine::{Choice, Engine, PagesByNode, Setting};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sysroot::{Result, Root};
 
 const DIR: &str = "sys/kernel/mm/ksm";
@@ -16,7 +16,7 @@ const DIR: &str = "sys/kernel/mm/ksm";
 /// Settings and counters of KSM, named as their files in sysfs are.
 ///
 /// Pages are of the machine's base page size.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ksm {
     /// 0 stopped, 1 merging, 2 everything un-merged.
     pub run: Option<u64>,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What merging saves, and how fast it goes.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Memory saved by KSM, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Savings {
     /// Freed by merging: one page per further place that uses a merged page.
     pub merged_bytes: u64,

@@ -8,6 +8,7 @@ mod exec;
 mod output;
 mod place;
 mod privilege;
+mod sample;
 mod sharing;
 mod status;
 mod stop;

@@ -100,6 +100,20 @@ impl View {
         counts
     }
 
+    /// Places that map the merged pages on each node: those of tenants that run
+    /// there, and those of others.
+    pub fn mappings_per_node(&self) -> BTreeMap<u32, (u64, u64)> {
+        let mut counts = BTreeMap::<u32, (u64, u64)>::new();
+        for (mappings, page) in self.scan.pages().zip(&self.pages) {
+            let (local, remote) = counts.entry(page.node).or_default();
+            for mapping in mappings {
+                let is_local = self.tenants[mapping.tenant() as usize].node == Some(page.node);
+                *(if is_local { &mut *local } else { &mut *remote }) += 1;
+            }
+        }
+        counts
+    }
+
     /// Each tenant's merged pages, with the pages where `pages` says.
     pub fn tenant_pages(&self, pages: &[Page]) -> Vec<TenantPages> {
         let mut counts = vec![TenantPages::default(); self.tenants.len()];
@@ -171,6 +185,11 @@ pub mod tests {
         assert_eq!(view.sets, [vec![0, 1], vec![0, 2]]);
         assert_eq!(view.pages_per_set(), [2, 1]);
         assert_eq!(view.pages_per_node(), BTreeMap::from([(0, 2), (1, 1)]));
+    }
+
+    #[test]
+    fn nodes_count_near_and_far_mappings() {
+        assert_eq!(view().mappings_per_node(), BTreeMap::from([(0, (2, 2)), (1, (1, 2))]));
     }
 
     #[test]

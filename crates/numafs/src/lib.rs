@@ -6,5 +6,5 @@ mod task;
 mod topology;
 
 pub use cpulist::CpuList;
-pub use task::{TaskStat, home_node};
+pub use task::{TICKS_PER_SECOND, TaskStat, home_node};
 pub use topology::{Node, Topology, ZoneSpan};

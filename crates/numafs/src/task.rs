@@ -5,6 +5,9 @@ use crate::{CpuList, Topology};
 use std::collections::BTreeMap;
 use sysroot::{Result, Root};
 
+/// The unit of times in `/proc`: `USER_HZ`, on every architecture but alpha.
+pub const TICKS_PER_SECOND: f64 = 100.0;
+
 /// The fields of `/proc/PID/stat` (or of one thread's) that placement needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskStat {
@@ -24,6 +27,12 @@ impl TaskStat {
     /// Reads the group leader of process `pid`; `None` when it has ended.
     pub fn read(root: &Root, pid: u32) -> Result<Option<Self>> {
         Self::read_file(root, &format!("proc/{pid}/stat"))
+    }
+
+    /// CPU time used so far, in seconds.
+    #[must_use]
+    pub fn cpu_seconds(&self) -> f64 {
+        self.cpu_ticks as f64 / TICKS_PER_SECOND
     }
 
     fn read_file(root: &Root, path: &str) -> Result<Option<Self>> {
