@@ -2,7 +2,8 @@
 """The forest, and the order in its trees: the same pages merge, at less cost."""
 
 import errno
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,54 @@ def test_index_changes_only_while_nothing_is_tracked(
     ksm.write_text("index", "content")
     assert ksm.read_text("index") == "[content] checksum"
     assert tenant.bad_pages() == 0
+
+
+@pytest.fixture
+def removals() -> Iterator[Callable[[], int]]:
+    """Counts the pages that left the stable trees since it was last asked."""
+    tracing = Path("/sys/kernel/debug/tracing")
+    (tracing / "trace").write_text("")
+    enable = tracing / "events" / "ksm" / "ksm_remove_ksm_page" / "enable"
+    enable.write_text("1")
+
+    def count() -> int:
+        lines = (tracing / "trace").read_text().splitlines()
+        (tracing / "trace").write_text("")
+        return sum(" ksm_remove_ksm_page: " in line for line in lines)
+
+    yield count
+    enable.write_text("0")
+
+
+@pytest.mark.needs(nodes=2)  # User-Mode Linux has no tracepoints
+@pytest.mark.parametrize(("order", "kib_per_tree"), INDEXES[2:])
+def test_pages_that_are_gone_leave_the_trees(
+    ksm: Ksm,
+    start: StartTenant,
+    removals: Callable[[], int],
+    tmp_path: Path,
+    order: str,
+    kib_per_tree: int,
+) -> None:
+    """By checksum no search looks at the nodes it passes, and so finds them."""
+    set_index(ksm, order, kib_per_tree)
+    os.mkfifo(tmp_path / "pipe")
+    pipe = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    start("bystander", mib=1, equal=0, private=100)  # else nothing is scanned
+    tenants = [start(f"vm-{number}", mib=1) for number in range(2)]
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    lent = tenants[0].command(f"lend {tmp_path / 'pipe'}")["pages"]
+    assert lent > 0
+    for tenant in tenants:
+        tenant.quit()
+    ksm.wait_scans(2)
+    assert ksm.merged() == 0
+    assert removals() == tenants[0].equal_pages - lent
+    ksm.wait_scans(2)
+    assert removals() == 0, "pages in the pipe are still there"
+    os.close(pipe)
+    ksm.wait_scans(2)
+    assert removals() == lent
 
 
 @pytest.mark.parametrize(

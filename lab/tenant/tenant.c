@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -263,6 +264,29 @@ static void do_write(struct memory *memory, const char *text)
 		answer("ok pages=%zu", memory_write(memory, wanted));
 }
 
+/*
+ * Puts the first equal pages themselves, not copies, into a pipe, as many as it
+ * takes: they then outlive this process, until somebody reads or closes it.
+ */
+static void do_lend(struct memory *memory, const char *pipe_path)
+{
+	int pipe = open(pipe_path, O_WRONLY);
+	struct iovec pages = { .iov_base = memory->class[CLASS_EQUAL].base };
+	ssize_t lent;
+
+	if (pipe < 0) {
+		answer("error lend: %s: %s", pipe_path, strerror(errno));
+		return;
+	}
+	pages.iov_len = memory->class[CLASS_EQUAL].count * PAGE_BYTES;
+	lent = vmsplice(pipe, &pages, 1, SPLICE_F_NONBLOCK);
+	if (lent < 0)
+		answer("error lend: %s", strerror(errno));
+	else
+		answer("ok pages=%zd", lent / PAGE_BYTES);
+	close(pipe);
+}
+
 /* The remaining commands are what can be done to areas. */
 static void do_areas(struct memory *memory, const char *command)
 {
@@ -304,6 +328,8 @@ static bool obey(struct memory *memory, char *line)
 		do_churn(memory, argument);
 	} else if (!strcmp(command, "fork")) {
 		do_fork(memory);
+	} else if (!strcmp(command, "lend")) {
+		do_lend(memory, argument);
 	} else if (!strcmp(command, "quit")) {
 		answer("ok");
 		return false;

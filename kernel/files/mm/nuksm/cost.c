@@ -10,6 +10,8 @@
 #include <linux/sched/cputime.h>
 #include <linux/sysfs.h>
 
+#include <asm/byteorder.h>
+
 #include "nuksm.h"
 
 struct nuksm_stats nuksm_stats;
@@ -19,23 +21,32 @@ static u64 scan_began_wall, scan_began_cpu;
 
 #define WORDS	(PAGE_SIZE / sizeof(u64))
 
-/* Compares two pages. Returns the order; *@compared is how many words it took. */
+/*
+ * Compares two pages. Returns the order, which is memcmp()'s: that of bytes;
+ * *@compared is how many words it took.
+ *
+ * With index=content it is also memcmp()'s loop, so that this stays stock's
+ * algorithm. With index=checksum most pages that meet here are equal, and their
+ * words are compared four at a time.
+ */
 static int compare_words(const u64 *a, const u64 *b, unsigned int *compared)
 {
-	unsigned int i, j;
+	unsigned int i = 0;
 
-	for (i = 0; i < WORDS; i += 4) {
-		if (likely(!((a[i] ^ b[i]) | (a[i + 1] ^ b[i + 1]) |
-			     (a[i + 2] ^ b[i + 2]) | (a[i + 3] ^ b[i + 3]))))
-			continue;
-		/* Written to meanwhile, they may be equal by now */
-		for (j = i; j < i + 4; j++) {
-			u64 word_a = READ_ONCE(a[j]), word_b = READ_ONCE(b[j]);
+	if (nuksm_by_checksum()) {
+		while (i < WORDS &&
+		       !((a[i] ^ b[i]) | (a[i + 1] ^ b[i + 1]) |
+			 (a[i + 2] ^ b[i + 2]) | (a[i + 3] ^ b[i + 3])))
+			i += 4;
+	}
+	/* Written to meanwhile, they may be equal by now */
+	for (; i < WORDS; i++) {
+		u64 word_a = READ_ONCE(a[i]), word_b = READ_ONCE(b[i]);
 
-			if (word_a != word_b) {
-				*compared = j + 1;
-				return word_a < word_b ? -1 : 1;
-			}
+		if (word_a != word_b) {
+			*compared = i + 1;
+			return be64_to_cpu((__force __be64)word_a) <
+			       be64_to_cpu((__force __be64)word_b) ? -1 : 1;
 		}
 	}
 	*compared = WORDS;
@@ -49,8 +60,7 @@ static int compare_words(const u64 *a, const u64 *b, unsigned int *compared)
  * @here: checksum of @page
  * @there: checksum of @other
  *
- * The order is that of 64-bit words in the machine's own byte order: any order
- * does, as long as there is one only. Counts what it looked at.
+ * Counts what it looked at.
  *
  * Return: below, at or above 0.
  */
