@@ -9,7 +9,7 @@ import pytest
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import ANYWHERE, Spec, StartTenant, Tenant
 
-DEFAULTS = {"index": "checksum", "kib_per_tree": "256", "placement": "fair"}
+DEFAULTS = {"index": "checksum", "kib_per_tree": "16", "placement": "fair"}
 
 
 def pytest_sessionstart() -> None:

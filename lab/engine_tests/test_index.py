@@ -12,7 +12,7 @@ from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import StartTenant, Tenant
 
 # Stock's, the paper's forest, checksums in one tree, and the default.
-INDEXES = [("content", 0), ("content", 102400), ("checksum", 0), ("checksum", 256)]
+INDEXES = [("content", 0), ("content", 102400), ("checksum", 0), ("checksum", 16)]
 MIX = {"equal": 60, "private": 20, "zero": 10, "changing": 10}
 
 
@@ -130,10 +130,45 @@ def test_number_of_trees_follows_the_memory(ksm: Ksm) -> None:
     assert many // 2 == ksm.read("trees") > 1
 
 
+def take_offline(node: int) -> Path:
+    """Some block of a node's memory; many hold what cannot be moved."""
+    for block in Path(f"/sys/devices/system/node/node{node}").glob("memory[0-9]*"):
+        try:
+            (block / "state").write_text("offline")
+        except OSError:
+            continue
+        return block
+    raise AssertionError("no block of memory goes offline")
+
+
+@pytest.mark.needs(nodes=2)
+def test_a_start_with_nothing_tracked_fits_the_forest_to_the_memory(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    ksm.start()
+    before = ksm.read("trees")
+    tenant = start("vm", mib=1)
+    ksm.wait_scans(2)
+    ksm.stop()
+    block = take_offline(1)
+    try:
+        ksm.start()
+        assert ksm.read("trees") == before, "pages are tracked"
+        ksm.unmerge()
+        ksm.start()
+        assert ksm.read("trees") < before
+    finally:
+        (block / "state").write_text("online")
+    ksm.unmerge()
+    ksm.start()
+    assert ksm.read("trees") == before
+    assert tenant.bad_pages() == 0
+
+
 def test_index_changes_only_while_nothing_is_tracked(
     ksm: Ksm, start: StartTenant
 ) -> None:
-    set_index(ksm, "checksum", 256)
+    set_index(ksm, "checksum", 16)
     tenant = start("vm")
     merge(ksm, [tenant], scans=3)
     for change in (("index", "content"), ("kib_per_tree", "102400")):
@@ -141,7 +176,7 @@ def test_index_changes_only_while_nothing_is_tracked(
             ksm.write_text(*change)
         assert refusal.value.errno == errno.EBUSY
     assert ksm.read_text("index") == "content [checksum]"
-    assert ksm.read("kib_per_tree") == 256
+    assert ksm.read("kib_per_tree") == 16
     ksm.unmerge()
     ksm.write_text("index", "content")
     assert ksm.read_text("index") == "[content] checksum"

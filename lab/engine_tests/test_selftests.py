@@ -39,7 +39,7 @@ NUMA_TESTS = ["-N -m 1", "-N -m 0"]
 
 STOCK = {"index": "content", "kib_per_tree": "0", "placement": "first"}
 SETTINGS = [
-    {"index": index, "kib_per_tree": "256", "placement": placement}
+    {"index": index, "kib_per_tree": "16", "placement": placement}
     for index, placement in itertools.product(
         ("content", "checksum"), ("first", "fair", "priority")
     )

@@ -42,7 +42,7 @@ NOTHING_TRACKED: dict[str, Sequence[str | int]] = {
     "merge_across_nodes": (0, 1, 1),
     "max_page_sharing": (2, 8, 256),
     "index": ("content", "checksum"),
-    "kib_per_tree": (0, 256, 102400),
+    "kib_per_tree": (0, 16, 102400),
     "checksum_bits": (4, 32),
 }
 LEFT_BEHIND = (

@@ -145,7 +145,7 @@ pub enum EngineCommand {
     /// time, for new merges; `nuksm place` corrects older ones.
     ///
     /// index=content|checksum is the order of pages in a tree; checksum reads
-    /// far less memory. `kib_per_tree=KIB` is the memory per tree: 256 is the
+    /// far less memory. `kib_per_tree=KIB` is the memory per tree: 16 is the
     /// default, 102400 the paper's, 0 makes one tree; with index=content that is
     /// stock KSM. Both can change only while KSM tracks no page at all: write 2
     /// to /sys/kernel/mm/ksm/run first, which un-merges everything and takes as

@@ -27,9 +27,7 @@ DEFAULT = Index("checksum", None)
 ONE_TREE = Index("content", 0)  # stock's algorithm
 INDEXES = (ONE_TREE, Index("content", 102400), Index("checksum", 0), DEFAULT)
 UNPATCHED = (Index(STOCK, None),)
-FORESTS = tuple(
-    Index("checksum", kib) for kib in (16, 64, 128, 256, 512, 1024, 4096, 0)
-)
+FORESTS = tuple(Index("checksum", kib) for kib in (16, 32, 64, 128, 256, 1024, 0))
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Extent:
 
 FULL = Extent(tuple(WORKLOADS), (256, 512, 1024, 2048), 3)
 QUICK = Extent(tuple(WORKLOADS), (256,), 1)
-TREES = Extent(("worst", "best", "random"), (1024,), 3)
+TREES = Extent(("worst", "random"), (256, 1024), 3)
 
 
 def runs(extent: Extent, indexes: Sequence[Index], repetition: int) -> list[Run]:

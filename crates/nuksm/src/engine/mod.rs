@@ -78,7 +78,7 @@ pub mod tests {
         let choice = |text: &str| Some(text.parse::<Choice>().unwrap());
         Engine {
             index: choice("content [checksum]").unwrap(),
-            kib_per_tree: Some(256),
+            kib_per_tree: Some(16),
             trees: Some(16_384),
             placement: choice("first [fair] priority"),
             placed_hot: Some(12),

@@ -51,7 +51,7 @@ mod tests {
     fn the_text_as_users_see_it() {
         let expected = "\
 Engine
-  index               checksum  16384 trees of each kind, one per 256 KiB of memory
+  index               checksum  16384 trees of each kind, one per 16 KiB of memory
   placement               fair  of new merges; `nuksm engine` explains
   placed: hot               12  on the node of the hotter copy
   placed: spread          1200  evenly over the sharers' nodes

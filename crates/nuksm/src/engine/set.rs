@@ -256,7 +256,7 @@ nothing was changed"
     fn what_cannot_be_taken_back_is_said() {
         let line = "index=content kib_per_tree=1 placement=first";
         let (taken, text) = apply_refusing(line, libc::EACCES, &["placement=first", "index=checksum"]);
-        assert_eq!(taken, ["index=content", "kib_per_tree=1", "kib_per_tree=256"]);
+        assert_eq!(taken, ["index=content", "kib_per_tree=1", "kib_per_tree=16"]);
         let end = "run as root\nindex is content now, and the kernel refused to change it back";
         assert!(text.ends_with(end), "{text}");
     }
@@ -269,7 +269,7 @@ nothing was changed"
             .collect();
         let expected = "\
 index is checksum already
-kib_per_tree: 256 -> 102400
+kib_per_tree: 16 -> 102400
   from now on: a tree of each kind per 100 MiB of memory, as in the nuKSM paper
 placement: fair -> priority
   from now on: each sharer's node gets pages in proportion to 1/(nice + 21) of the sharers
@@ -288,11 +288,11 @@ placement: fair -> priority
             let text = set(&Root::at(dir.path()), &Ksm::default(), &engine(), &args).unwrap();
             (text, ["kib_per_tree", "placement"].map(|name| std::fs::read_to_string(file(name)).unwrap()))
         };
-        std::fs::write(file("kib_per_tree"), "256\n").unwrap();
+        std::fs::write(file("kib_per_tree"), "16\n").unwrap();
         std::fs::write(file("placement"), "first [fair] priority\n").unwrap();
 
         let (text, files) = set(true);
-        assert_eq!(files, ["256\n", "first [fair] priority\n"]);
+        assert_eq!(files, ["16\n", "first [fair] priority\n"]);
         let end = "merges again, from the first page on\nnothing was changed: this was a dry run\n";
         assert!(text.contains("echo 2 >") && text.ends_with(end), "{text}");
 

@@ -21,7 +21,7 @@ fn text(engine: &Engine) -> String {
             continue;
         };
         let possible = choice(engine, setting).map_or_else(
-            || "0 for one tree, 256 by default, 102400 in the paper".into(),
+            || "0 for one tree, 16 by default, 102400 in the paper".into(),
             |choice| choice.offered.join(", "),
         );
         let when = if setting.needs_idle() {
@@ -49,9 +49,9 @@ placement=fair
     can be     first, fair, priority
     can change at any time, for new merges
 
-kib_per_tree=256
-    now        a tree of each kind per 256 KiB of memory
-    can be     0 for one tree, 256 by default, 102400 in the paper
+kib_per_tree=16
+    now        a tree of each kind per 16 KiB of memory
+    can be     0 for one tree, 16 by default, 102400 in the paper
     can change only while KSM tracks no page
 
 index=checksum
@@ -68,6 +68,6 @@ Change them by `nuksm engine set KEY=VALUE`; `nuksm status` shows what they led 
     fn an_engine_without_placement_says_so() {
         let engine = Engine { placement: None, ..crate::engine::tests::engine() };
         let text = text(&engine);
-        assert!(text.starts_with("this kernel's engine has no placement\n\nkib_per_tree=256\n"), "{text}");
+        assert!(text.starts_with("this kernel's engine has no placement\n\nkib_per_tree=16\n"), "{text}");
     }
 }

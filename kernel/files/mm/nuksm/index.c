@@ -22,9 +22,9 @@
 #include "nuksm.h"
 
 /* KiB of memory per tree of each kind; 0 for one tree, whatever the memory. */
-static unsigned int nuksm_kib_per_tree = 256;
+static unsigned int nuksm_kib_per_tree = 16;
 
-/* One tree until ksm_init() has allocated a forest. */
+/* One tree until KSM is started and nuksm_fit_forest() allocates a forest. */
 struct nuksm_index nuksm_index = {
 	.trees = 1,
 	.by_checksum = true,
@@ -42,11 +42,11 @@ static unsigned int trees_for(unsigned int kib_per_tree)
 }
 
 /**
- * nuksm_default_trees - the number of trees to start with
+ * nuksm_trees_wanted - the number of trees that kib_per_tree asks for
  *
- * Return: how many trees of each kind and node this machine's memory asks for.
+ * Return: how many trees of each kind and node, with the memory of today.
  */
-unsigned int nuksm_default_trees(void)
+unsigned int nuksm_trees_wanted(void)
 {
 	return trees_for(nuksm_kib_per_tree);
 }
@@ -64,7 +64,7 @@ static ssize_t index_store(struct kobject *kobj, struct kobj_attribute *attr,
 	struct nuksm_index index = nuksm_index;
 	int err;
 
-	index.trees = trees_for(nuksm_kib_per_tree);
+	index.trees = nuksm_trees_wanted();
 	index.by_checksum = false;
 	if (sysfs_streq(buf, "checksum"))
 		index.by_checksum = true;

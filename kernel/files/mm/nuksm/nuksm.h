@@ -118,7 +118,7 @@ struct nuksm_counter {
 ssize_t nuksm_counter_show(struct kobject *kobj, struct kobj_attribute *attr,
 			   char *buf);
 
-unsigned int nuksm_default_trees(void);
+unsigned int nuksm_trees_wanted(void);
 int nuksm_compare_contents(struct page *page, struct page *other, u32 here,
 			   u32 there);
 void nuksm_scan_begins(void);
@@ -205,7 +205,6 @@ u8 nuksm_heat(struct folio *folio, bool touched);
 bool nuksm_decide(const struct nuksm_ballot *ballot, unsigned long kpfn,
 		  bool merging);
 void nuksm_migrate(struct folio *folio, int nid);
-void nuksm_placement_init(void);
 
 /*
  * A new page table entry is marked as accessed. One that merging made is not
@@ -220,10 +219,6 @@ static inline pte_t nuksm_merged_pte(pte_t pte)
 void ksm_count_by_node(struct ksm_node_count *counts);
 
 #else /* !CONFIG_NUKSM_PLACEMENT */
-
-static inline void nuksm_placement_init(void)
-{
-}
 
 static inline pte_t nuksm_merged_pte(pte_t pte)
 {

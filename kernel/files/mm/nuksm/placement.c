@@ -165,10 +165,12 @@ void nuksm_migrate(struct folio *folio, int nid)
 	trace_nuksm_migrate(pfn, from, nid, err);
 }
 
-void __init nuksm_placement_init(void)
+static int __init nuksm_placement_init(void)
 {
 	get_random_bytes(&nuksm_credits, sizeof(nuksm_credits));
+	return 0;
 }
+subsys_initcall(nuksm_placement_init);
 
 static const char * const placement_names[NR_NUKSM_PLACEMENTS] = {
 	[NUKSM_FIRST]		= "first",

@@ -10,6 +10,8 @@
 
 #ifdef CONFIG_NUKSM
 
+#include <linux/vmalloc.h>
+
 /* How many nodes root_stable_tree and root_unstable_tree have roots for. */
 static int nuksm_root_nids = 1;
 
@@ -79,6 +81,25 @@ static void nuksm_unstable_replace(struct ksm_rmap_item *old,
 }
 
 /*
+ * Roots of @nr trees of each kind. A large machine has more than kvcalloc()
+ * takes, and short of memory no process should be killed for them.
+ */
+static struct rb_root *nuksm_alloc_roots(size_t nr)
+{
+	return __vmalloc_array(2 * nr, sizeof(struct rb_root),
+			       GFP_KERNEL | __GFP_ZERO | __GFP_RETRY_MAYFAIL |
+			       __GFP_NOWARN);
+}
+
+static void nuksm_use_roots(struct rb_root *roots, size_t nr)
+{
+	if (root_stable_tree != one_stable_tree)
+		vfree(root_stable_tree);
+	root_stable_tree = roots;
+	root_unstable_tree = roots + nr;
+}
+
+/*
  * Makes room for the roots of @nids nodes. The stable trees are empty; what is
  * in the unstable ones, filed when there was one node, stays.
  */
@@ -90,15 +111,12 @@ static int __maybe_unused nuksm_use_nodes(int nids)
 	if (nids <= nuksm_root_nids)
 		return 0;
 
-	roots = kvcalloc(2 * (size_t)nr, sizeof(*roots), GFP_KERNEL);
+	roots = nuksm_alloc_roots(nr);
 	if (!roots)
 		return -ENOMEM;
 	memcpy(roots + nr, root_unstable_tree,
 	       nuksm_nr_roots(nuksm_root_nids) * sizeof(*roots));
-	if (root_stable_tree != one_stable_tree)
-		kvfree(root_stable_tree);
-	root_stable_tree = roots;
-	root_unstable_tree = roots + nr;
+	nuksm_use_roots(roots, nr);
 	nuksm_root_nids = nids;
 	return 0;
 }
@@ -109,13 +127,10 @@ static int nuksm_use_index(struct nuksm_index index)
 	unsigned int nr = nuksm_root_nids * index.trees;
 	struct rb_root *roots;
 
-	roots = kvcalloc(2 * (size_t)nr, sizeof(*roots), GFP_KERNEL);
+	roots = nuksm_alloc_roots(nr);
 	if (!roots)
 		return -ENOMEM;
-	if (root_stable_tree != one_stable_tree)
-		kvfree(root_stable_tree);
-	root_stable_tree = roots;
-	root_unstable_tree = roots + nr;
+	nuksm_use_roots(roots, nr);
 	nuksm_index = index;
 	zero_checksum = calc_checksum(ZERO_PAGE(0));
 	return 0;
@@ -146,15 +161,21 @@ int ksm_reindex(struct nuksm_index index)
 	return err;
 }
 
-/* Without memory for a forest there is one tree. */
-static void __init nuksm_init(void)
+/*
+ * KSM is being started: fits the number of trees to the memory of today. Not
+ * earlier, as many never start it, and not while pages are tracked.
+ */
+static void nuksm_fit_forest(void)
 {
 	struct nuksm_index index = nuksm_index;
 
-	nuksm_placement_init();
-	index.trees = nuksm_default_trees();
+	index.trees = nuksm_trees_wanted();
+	if (index.trees == nuksm_index.trees || ksm_rmap_items ||
+	    remove_all_stable_nodes())
+		return;
 	if (nuksm_use_index(index))
-		pr_warn("ksm: no memory for %u trees, using one\n", index.trees);
+		pr_warn("ksm: no memory for %u trees, there are %u\n",
+			index.trees, nuksm_index.trees);
 }
 
 static void __init nuksm_sysfs_init(void)
@@ -184,6 +205,10 @@ static inline bool nuksm_unstable_is_stale(struct ksm_rmap_item *tree_rmap_item,
 
 static inline void nuksm_unstable_replace(struct ksm_rmap_item *old,
 					  struct ksm_rmap_item *new, int nid)
+{
+}
+
+static inline void nuksm_fit_forest(void)
 {
 }
 

@@ -49,7 +49,7 @@ FIXTURE_VARIANT_ADD(index, checksum_one_tree)
 FIXTURE_VARIANT_ADD(index, checksum_forest)
 {
 	.order = "checksum",
-	.kib_per_tree = "256",
+	.kib_per_tree = "16",
 };
 
 FIXTURE_SETUP(index)
