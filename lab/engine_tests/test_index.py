@@ -201,17 +201,16 @@ def removals() -> Iterator[Callable[[], int]]:
 
 
 @pytest.mark.needs(nodes=2)  # User-Mode Linux has no tracepoints
-@pytest.mark.parametrize(("order", "kib_per_tree"), INDEXES[2:])
+@pytest.mark.parametrize("kib_per_tree", [0, 16])
 def test_pages_that_are_gone_leave_the_trees(
     ksm: Ksm,
     start: StartTenant,
     removals: Callable[[], int],
     tmp_path: Path,
-    order: str,
     kib_per_tree: int,
 ) -> None:
     """By checksum no search looks at the nodes it passes, and so finds them."""
-    set_index(ksm, order, kib_per_tree)
+    set_index(ksm, "checksum", kib_per_tree)
     os.mkfifo(tmp_path / "pipe")
     pipe = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     start("bystander", mib=1, equal=0, private=100)  # else nothing is scanned
