@@ -16,7 +16,7 @@ ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check unit kernel kernel-deb series engine selftests stress guest cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
+.PHONY: help demo test check unit kernel kernel-deb kernel-check series engine selftests stress guest cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,9 @@ engine: setup-test build ## run the engine's tests, on its own kernels
 	$(PYTHON) -m nuksmlab uml --kernel "$$kernel" --memory-mib 512 --output build/engine-um -- $(ENGINE_TESTS)
 	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2 -- $(ENGINE_TESTS)
 	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4 -- $(ENGINE_TESTS)
+
+kernel-check: setup-test ## ask the kernel's tools about the engine; compare what is without it with stock
+	@kernel/check.sh
 
 selftests: setup-test build ## run the kernel's own tests of KSM, on a stock kernel and on ours
 	$(PYTHON) -m nuksmlab.selftests build

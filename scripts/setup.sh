@@ -79,6 +79,7 @@ find_missing() {
 	fi
 	if wants test; then
 		need shellcheck has shellcheck
+		need sparse has sparse
 	fi
 	if wants test kernel kernel-deb; then
 		need flex has flex

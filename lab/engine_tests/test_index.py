@@ -142,6 +142,29 @@ def take_offline(node: int) -> Path:
 
 
 @pytest.mark.needs(nodes=2)
+def test_nodes_that_merge_apart_have_the_trees_of_their_memory(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """So the roots take as much memory as without."""
+    nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*")))
+    ksm.start()
+    together = ksm.read("trees")
+    ksm.stop()
+    ksm.write("merge_across_nodes", 0)
+    try:
+        assert ksm.read("trees") == together // nodes
+        ksm.unmerge()
+        tenants = [start(f"vm-{number}", 0, mib=1) for number in range(2)]
+        ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+        ksm.unmerge()
+        assert all(tenant.bad_pages() == 0 for tenant in tenants)
+    finally:
+        ksm.unmerge()
+        ksm.write("merge_across_nodes", 1)
+    assert ksm.read("trees") == together
+
+
+@pytest.mark.needs(nodes=2)
 def test_a_start_with_nothing_tracked_fits_the_forest_to_the_memory(
     ksm: Ksm, start: StartTenant
 ) -> None:

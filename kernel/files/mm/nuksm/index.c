@@ -31,7 +31,7 @@ struct nuksm_index nuksm_index = {
 	.checksum_mask = U32_MAX,
 };
 
-/* Number of trees for @kib_per_tree with the memory of today. */
+/* Number of trees for @kib_per_tree with the memory of today, over all nodes. */
 static unsigned int trees_for(unsigned int kib_per_tree)
 {
 	u64 kib = (u64)totalram_pages() << (PAGE_SHIFT - 10);
@@ -44,7 +44,7 @@ static unsigned int trees_for(unsigned int kib_per_tree)
 /**
  * nuksm_trees_wanted - the number of trees that kib_per_tree asks for
  *
- * Return: how many trees of each kind and node, with the memory of today.
+ * Return: how many trees of each kind, over all nodes, with the memory of today.
  */
 unsigned int nuksm_trees_wanted(void)
 {
@@ -140,6 +140,7 @@ static int checksum_bits_set(void *data, u64 bits)
 
 	if (bits > 32)
 		return -EINVAL;
+	index.trees = nuksm_trees_wanted();
 	index.checksum_mask = bits ? GENMASK(bits - 1, 0) : 0;
 	return ksm_reindex(index);
 }

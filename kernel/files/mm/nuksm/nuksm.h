@@ -22,7 +22,7 @@
 
 /**
  * struct nuksm_index - how the stable and unstable trees are organised
- * @trees: number of trees of each kind and node
+ * @trees: number of trees of each kind, for each node that has its own
  * @by_checksum: order inside a tree is by (checksum, content), not by content
  * @checksum_mask: the bits of a checksum that are used; all but in tests
  *

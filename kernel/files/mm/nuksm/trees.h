@@ -91,12 +91,33 @@ static struct rb_root *nuksm_alloc_roots(size_t nr)
 			       __GFP_NOWARN);
 }
 
-static void nuksm_use_roots(struct rb_root *roots, size_t nr)
+static void nuksm_use_roots(struct rb_root *roots, size_t nr, int nids)
 {
 	if (root_stable_tree != one_stable_tree)
 		vfree(root_stable_tree);
 	root_stable_tree = roots;
 	root_unstable_tree = roots + nr;
+	nuksm_root_nids = nids;
+}
+
+/* Of @trees in the whole machine, those of one of @nids nodes. */
+static unsigned int nuksm_trees_per_node(unsigned int trees, int nids)
+{
+	return max(trees / nids, 1U);
+}
+
+/* Replaces the trees, which are empty, by those that @index asks for. */
+static int nuksm_use_index(struct nuksm_index index, int nids)
+{
+	size_t nr = (size_t)nids * index.trees;
+	struct rb_root *roots = nuksm_alloc_roots(nr);
+
+	if (!roots)
+		return -ENOMEM;
+	nuksm_use_roots(roots, nr, nids);
+	nuksm_index = index;
+	zero_checksum = calc_checksum(ZERO_PAGE(0));
+	return 0;
 }
 
 /*
@@ -105,10 +126,17 @@ static void nuksm_use_roots(struct rb_root *roots, size_t nr)
  */
 static int __maybe_unused nuksm_use_nodes(int nids)
 {
+	struct nuksm_index index = nuksm_index;
+	size_t nr = (size_t)nids * index.trees;
 	struct rb_root *roots;
-	unsigned int nr = nuksm_nr_roots(nids);
 
-	if (nids <= nuksm_root_nids)
+	if (nids == nuksm_root_nids)
+		return 0;
+	if (!ksm_rmap_items) {
+		index.trees = nuksm_trees_per_node(nuksm_trees_wanted(), nids);
+		return nuksm_use_index(index, nids);
+	}
+	if (nids < nuksm_root_nids)
 		return 0;
 
 	roots = nuksm_alloc_roots(nr);
@@ -116,29 +144,13 @@ static int __maybe_unused nuksm_use_nodes(int nids)
 		return -ENOMEM;
 	memcpy(roots + nr, root_unstable_tree,
 	       nuksm_nr_roots(nuksm_root_nids) * sizeof(*roots));
-	nuksm_use_roots(roots, nr);
-	nuksm_root_nids = nids;
-	return 0;
-}
-
-/* Replaces the trees, which are empty, by those that @index asks for. */
-static int nuksm_use_index(struct nuksm_index index)
-{
-	unsigned int nr = nuksm_root_nids * index.trees;
-	struct rb_root *roots;
-
-	roots = nuksm_alloc_roots(nr);
-	if (!roots)
-		return -ENOMEM;
-	nuksm_use_roots(roots, nr);
-	nuksm_index = index;
-	zero_checksum = calc_checksum(ZERO_PAGE(0));
+	nuksm_use_roots(roots, nr, nids);
 	return 0;
 }
 
 /**
  * ksm_reindex - change the number of trees, or the order in them
- * @index: what it should be
+ * @index: what it should be, with the number of trees for the whole machine
  *
  * Pages are not filed anew: as long as KSM tracks any, the answer is -EBUSY.
  * Writing 2 to run stops KSM and makes it forget all pages.
@@ -151,11 +163,12 @@ int ksm_reindex(struct nuksm_index index)
 
 	mutex_lock(&ksm_thread_mutex);
 	wait_while_offlining();
+	index.trees = nuksm_trees_per_node(index.trees, ksm_nr_node_ids);
 	if (memcmp(&index, &nuksm_index, sizeof(index))) {
 		if (ksm_rmap_items || remove_all_stable_nodes())
 			err = -EBUSY;
 		else
-			err = nuksm_use_index(index);
+			err = nuksm_use_index(index, ksm_nr_node_ids);
 	}
 	mutex_unlock(&ksm_thread_mutex);
 	return err;
@@ -169,11 +182,12 @@ static void nuksm_fit_forest(void)
 {
 	struct nuksm_index index = nuksm_index;
 
-	index.trees = nuksm_trees_wanted();
+	index.trees = nuksm_trees_per_node(nuksm_trees_wanted(),
+					   ksm_nr_node_ids);
 	if (index.trees == nuksm_index.trees || ksm_rmap_items ||
 	    remove_all_stable_nodes())
 		return;
-	if (nuksm_use_index(index))
+	if (nuksm_use_index(index, ksm_nr_node_ids))
 		pr_warn("ksm: no memory for %u trees, there are %u\n",
 			index.trees, nuksm_index.trees);
 }
