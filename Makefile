@@ -14,9 +14,14 @@ GUEST_TESTS := $(TESTS) lab/guest_tests
 SELFTESTS := lab/engine_tests/test_selftests.py
 ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
 
+# An emulated machine keeps one CPU busy: two at once, the longest first.
+MACHINE_TESTS := stress selftests guest engine kernel-check
+
 .DEFAULT_GOAL := help
+ifndef AT_ONCE
 .NOTPARALLEL:
-.PHONY: help demo test check unit kernel kernel-deb kernel-check series engine selftests stress guest cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
+endif
+.PHONY: help demo test check unit kernel kernels kernel-deb kernel-check series engine selftests stress guest cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -24,7 +29,8 @@ help: ## list the targets
 demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, or /path/to/vmlinuz
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
-test: check unit engine guest ## run what is quick enough for each commit: check, unit, engine, guest
+test: check unit kernels ## run all tests: check, unit, stress, selftests, guest, engine, kernel-check
+	$(MAKE) --no-print-directory -j2 --output-sync=line AT_ONCE=2 NODES=4 $(MACHINE_TESTS)
 
 check: setup-test ## check format, lints and types
 	cargo fmt --all --check
@@ -40,6 +46,9 @@ unit: setup-test build ## run the tests that need no machine
 
 kernel: setup-kernel ## build our kernel and say where it is; CONFIG=lab or debug, ARCH=um for User-Mode Linux
 	@kernel/build.sh $(if $(filter um,$(ARCH)),um,$(CONFIG))
+
+kernels: setup-test
+	for config in um lab debug; do kernel/build.sh $$config || exit; done
 
 kernel-deb: setup-kernel-deb ## build our kernel as Debian packages, configured as this machine's; CONFIG_FILE=/path/to/config
 	@CONFIG_FILE="$(CONFIG_FILE)" kernel/build.sh deb
