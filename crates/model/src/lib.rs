@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From samples to figures and plans. Pure functions: no files, no clock.
 
+pub mod estimate;
 mod plan;
 mod savings;
 mod shares;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Areas of a process that KSM may merge: `mg` among the `VmFlags` of smaps.
+//! Areas of a process that KSM may merge (`mg` among the `VmFlags` of smaps), or
+//! could if they were marked.
 
 use sysroot::{Result, Root};
 
@@ -17,27 +18,63 @@ pub struct Area {
 ///
 /// `None` when the process has ended.
 pub fn mergeable_areas(root: &Root, pid: u32) -> Result<Option<Vec<Area>>> {
+    areas_that(root, pid, |area| area.has_ksm_pages && area.has_flag("mg"))
+}
+
+/// Flags of areas that KSM never merges, marked or not: shared, device memory,
+/// made by drivers, of huge pages, or not to be kept.
+const UNMERGEABLE: [&str; 8] = ["sh", "ms", "io", "pf", "de", "ht", "mm", "dp"];
+
+/// The areas of process `pid` that have anonymous pages and that could be
+/// merged if they were marked mergeable, whether or not they are.
+///
+/// `None` when the process has ended.
+pub fn anonymous_areas(root: &Root, pid: u32) -> Result<Option<Vec<Area>>> {
+    areas_that(root, pid, |area| {
+        area.has_anonymous_pages && !UNMERGEABLE.iter().any(|flag| area.has_flag(flag))
+    })
+}
+
+/// What smaps says of one area.
+struct Details<'a> {
+    has_ksm_pages: bool,
+    has_anonymous_pages: bool,
+    flags: &'a str,
+}
+
+impl Details<'_> {
+    fn has_flag(&self, wanted: &str) -> bool {
+        self.flags.split_whitespace().any(|flag| flag == wanted)
+    }
+}
+
+fn areas_that(root: &Root, pid: u32, wanted: impl Fn(&Details) -> bool) -> Result<Option<Vec<Area>>> {
     let path = format!("proc/{pid}/smaps");
     let Some(text) = root.text(&path)? else {
         return Ok(None);
     };
     let mut areas = Vec::new();
     let mut current = None;
-    let mut has_ksm_pages = true;
+    let mut details = Details { has_ksm_pages: true, has_anonymous_pages: true, flags: "" };
     for line in text.lines() {
         let Some((key, value)) = line.split_once(' ') else {
             continue;
         };
         if let Some(area) = parse_range(key) {
             current = Some(area);
-            has_ksm_pages = true;
+            details = Details { has_ksm_pages: true, has_anonymous_pages: true, flags: "" };
         } else if key == "KSM:" {
-            has_ksm_pages = value.trim() != "0 kB";
-        } else if key == "VmFlags:" && has_ksm_pages && value.split_whitespace().any(|flag| flag == "mg") {
-            let area = current
-                .take()
-                .ok_or_else(|| root.malformed(&path, "an address range before VmFlags", line))?;
-            areas.push(area);
+            details.has_ksm_pages = value.trim() != "0 kB";
+        } else if key == "Anonymous:" {
+            details.has_anonymous_pages = value.trim() != "0 kB";
+        } else if key == "VmFlags:" {
+            details.flags = value;
+            if wanted(&details) {
+                let area = current
+                    .take()
+                    .ok_or_else(|| root.malformed(&path, "an address range before VmFlags", line))?;
+                areas.push(area);
+            }
         }
     }
     Ok(Some(areas))
@@ -79,6 +116,32 @@ VmFlags: rd mg wr
 ";
         let expected = [Area { start: 0x1000, end: 0x3000 }, Area { start: 0x7f00, end: 0x8f00 }];
         assert_eq!(areas(smaps).unwrap().unwrap(), expected, "the last is an older kernel's: no KSM line");
+    }
+
+    #[test]
+    fn anonymous_areas_need_no_mark_but_must_be_private() {
+        let smaps = "\
+1000-3000 rw-p 00000000 00:00 0      [heap]
+Anonymous:             4 kB
+VmFlags: rd wr mr mw me ac
+3000-4000 r--p 00000000 00:00 0      /usr/lib/library
+Anonymous:             0 kB
+VmFlags: rd mr mw me
+4000-5000 rw-s 00000000 00:00 0
+Anonymous:             4 kB
+VmFlags: rd wr sh mr mw me ms
+5000-6000 rw-p 00000000 00:00 0      /anon_hugepage
+Anonymous:             4 kB
+VmFlags: rd wr mr mw me de ht
+6000-7000 rw-p 00000000 00:00 0
+VmFlags: rd wr mg
+";
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("proc/7")).unwrap();
+        fs::write(dir.path().join("proc/7/smaps"), smaps).unwrap();
+        let areas = anonymous_areas(&Root::at(dir.path()), 7).unwrap().unwrap();
+        let starts: Vec<u64> = areas.iter().map(|area| area.start).collect();
+        assert_eq!(starts, [0x1000, 0x6000]);
     }
 
     #[test]

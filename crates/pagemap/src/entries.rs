@@ -24,12 +24,18 @@ impl Entry {
         if self.0 & Self::PRESENT == 0 { 0 } else { self.0 & Self::PFN }
     }
 
+    /// Present and anonymous. The kernel's zero page looks so, too.
+    #[must_use]
+    pub fn is_anonymous(self) -> bool {
+        self.0 & (Self::PRESENT | Self::FILE_OR_SHARED) == Self::PRESENT
+    }
+
     /// Present, anonymous, and mapped at more than one place: what a merged
     /// page with several sharers looks like (as do the zero page and pages
     /// that a fork shares).
     #[must_use]
     pub fn is_shared_anonymous(self) -> bool {
-        self.0 & (Self::PRESENT | Self::FILE_OR_SHARED | Self::EXCLUSIVE) == Self::PRESENT
+        self.is_anonymous() && self.0 & Self::EXCLUSIVE == 0
     }
 }
 
@@ -111,6 +117,8 @@ mod tests {
         assert!(merged.is_shared_anonymous());
         assert_eq!(merged.pfn(), 77);
         assert!(!Entry(merged.0 | Entry::EXCLUSIVE).is_shared_anonymous());
+        assert!(Entry(merged.0 | Entry::EXCLUSIVE).is_anonymous());
+        assert!(!Entry(77).is_anonymous(), "not present");
         assert!(!Entry(merged.0 | Entry::FILE_OR_SHARED).is_shared_anonymous());
         assert_eq!(Entry(77).pfn(), 0, "not present");
     }

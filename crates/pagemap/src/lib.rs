@@ -10,7 +10,7 @@ mod scan;
 
 use std::sync::OnceLock;
 
-pub use areas::{Area, mergeable_areas};
+pub use areas::{Area, anonymous_areas, mergeable_areas};
 pub use entries::{Entry, Pagemap};
 pub use flags::KpageFlags;
 pub use mover::{Outcome, Refusal, move_to_node, nodes_of};
