@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line; its texts are the manual.
 
+use crate::estimate::EstimateArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::str::FromStr;
@@ -60,6 +61,28 @@ pub enum Command {
     /// `nuksm status`.
     #[command(after_help = "Examples:\n  nuksm engine\n  nuksm engine set placement=priority")]
     Engine(EngineArgs),
+    /// Estimate what merging would save, before anyone turns it on.
+    ///
+    /// Looks at all anonymous pages that are in memory, as if all of them were
+    /// marked mergeable: of processes (--pid, or by default those with 64 MiB or
+    /// more that this user may read), of raw memory images, of ELF cores. Nothing
+    /// is stopped, changed or merged. KSM's records are subtracted, 64 bytes per
+    /// page; zero pages stand apart; `max_page_sharing` is this machine's.
+    ///
+    /// Savings are given for merging across nodes and within nodes, and with the
+    /// former the part of each tenant's merged pages that would be remote: as the
+    /// kernel leaves them (`first`: by the order of its scan, which nobody knows
+    /// before, so for the order shown and for the worst case), spread evenly over
+    /// the sharers' nodes (`fair`), or by nice values (`priority`).
+    ///
+    /// 16 bytes per different page are kept. Above --memory contents are sampled,
+    /// in all tenants alike, and figures get 95 % bounds. --dump writes one row per
+    /// page for SQL engines; given as FILE, such files are read again, those of
+    /// several hosts as if all ran on one.
+    #[command(
+        after_help = "Examples:\n  nuksm estimate\n  nuksm estimate --pid 4711 --pid 4712 --json\n  nuksm estimate web.core@0 db.core@1 --dump host1.parquet"
+    )]
+    Estimate(EstimateArgs),
     /// Run an unmodified program with merging switched on for all its memory.
     ///
     /// Uses `PR_SET_MEMORY_MERGE` of prctl(2), Linux 6.4; from 6.7 on the setting
@@ -280,6 +303,8 @@ mod tests {
             ("nuksm place --once --interval 3", "cannot be used with"),
             ("nuksm place --pid self", "invalid"),
             ("nuksm place --policy random", "fair, priority"),
+            ("nuksm estimate --all --pid 1", "cannot be used with"),
+            ("nuksm estimate --sample 3", "no sample"),
             ("nuksm exec", "required"),
             ("nuksm engine set", "required"),
         ] {

@@ -4,6 +4,7 @@
 mod cli;
 mod doctor;
 mod engine;
+mod estimate;
 mod exec;
 mod output;
 mod place;
@@ -36,6 +37,7 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         cli::Command::Sharing(args) => sharing::run(&root, &args),
         cli::Command::Place(args) => place::run(&root, &args),
         cli::Command::Engine(args) => engine::run(&root, &args),
+        cli::Command::Estimate(args) => estimate::run(&root, &args),
         cli::Command::Exec(args) => exec::run(&args),
         cli::Command::Doctor(args) => doctor::run(&root, &args),
     }

@@ -48,11 +48,18 @@ pub fn find(root: &Root, machine: &Topology) -> Result<Vec<Tenant>> {
             continue;
         }
         let node = home_node(root, pid, machine)?.and_then(|node| machine.memory_node(node));
-        let cgroup = root.text(format!("proc/{pid}/cgroup"))?.unwrap_or_default();
-        let name = guest_name(&cmdline).or_else(|| unit_name(&cgroup)).unwrap_or(stat.comm);
+        let name = name(root, pid, &stat)?;
         tenants.push(Tenant { pid, name, node, nice: stat.nice, start_ticks: stat.start_ticks, ksm });
     }
     Ok(tenants)
+}
+
+/// The name of process `pid`: of the virtual machine, the container or the
+/// service that it is, or else of the program.
+pub fn name(root: &Root, pid: u32, stat: &TaskStat) -> sysroot::Result<String> {
+    let cmdline = root.text(format!("proc/{pid}/cmdline"))?.unwrap_or_default();
+    let cgroup = root.text(format!("proc/{pid}/cgroup"))?.unwrap_or_default();
+    Ok(guest_name(&cmdline).or_else(|| unit_name(&cgroup)).unwrap_or_else(|| stat.comm.clone()))
 }
 
 /// Is the process that was tenant `tenant` still there?
