@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`nuksm estimate`: what it foretells is what the kernel then does."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nuksmlab import paths, program
+from nuksmlab.ksm import Ksm
+from nuksmlab.tenant import StartTenant, Tenant
+
+MIX = {"equal": 40, "private": 20, "zero": 15, "alike": 10, "same": 15}
+NEAR = 0.05  # tenants' stacks and heaps change while they run
+
+
+def estimate(tenants: list[Tenant]) -> Any:
+    pids = [word for tenant in tenants for word in ("--pid", str(tenant.pid))]
+    return program.read_json("estimate", *pids)
+
+
+@pytest.fixture
+def tenants(start: StartTenant, nodes: list[int]) -> list[Tenant]:
+    """One per node and a second one on the first, all their memory mergeable."""
+    everything = (str(paths.NUKSM), "exec", "--")
+    places = [*nodes, nodes[0]]
+    return [
+        start(f"vm-{number}", node, prefix=everything, madvised=False, **MIX)
+        for number, node in enumerate(places)
+    ]
+
+
+@pytest.fixture(params=[1, 0], ids=["across_nodes", "within_nodes"])
+def across(request: pytest.FixtureRequest, ksm: Ksm) -> Iterator[int]:
+    """The kernel lets this change only while nothing is merged."""
+    ksm.write("merge_across_nodes", request.param)
+    yield request.param
+    ksm.unmerge()
+    ksm.write("merge_across_nodes", 1)
+
+
+def test_what_is_foretold_is_what_merging_saves(
+    across: int, tenants: list[Tenant], ksm: Ksm
+) -> None:
+    foretold = estimate(tenants)["totals"]
+    saving = foretold["across_nodes" if across else "within_nodes"]
+    saved = saving["merged_pages"]["value"] + saving["zero_pages"]
+    assert foretold["already_shared_pages"]["value"] < NEAR * saved
+    ksm.merge(int(saved * (1 - NEAR)))
+    sharing = ksm.read("pages_sharing") + ksm.read("ksm_zero_pages")
+    print(f"foretold {saved}, saved {sharing}")
+    assert sharing == pytest.approx(saved, rel=NEAR)
+    profit = ksm.read("general_profit")
+    print(f"foretold {saving['net_bytes']['value']} bytes net, profit {profit}")
+    assert profit == pytest.approx(saving["net_bytes"]["value"], rel=NEAR)
+
+
+def test_looking_at_merged_memory_leaves_it_merged(
+    tenants: list[Tenant], ksm: Ksm
+) -> None:
+    before = estimate(tenants)["totals"]
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    ksm.stop()
+    sharing = ksm.read("pages_sharing")
+    after = estimate(tenants)["totals"]
+    assert ksm.read("pages_sharing") == sharing
+    already = after["already_shared_pages"]["value"] + after["zero_already_pages"]
+    assert already == pytest.approx(sharing, rel=NEAR)
+    merged = [
+        totals["across_nodes"]["merged_pages"]["value"] for totals in (before, after)
+    ]
+    assert merged[1] == pytest.approx(merged[0], rel=NEAR)
+    assert all(tenant.bad_pages() == 0 for tenant in tenants)
