@@ -150,3 +150,67 @@ fn open_file(path: &Path, node: Option<u32>) -> Result<Input> {
     let label = Label { tenant, source: path.display().to_string(), node, nice: 0 };
     Ok(Input::Memory { label, pid: None, pages: file.pages_left(), memory: Memory::File(file) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use std::fs;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: EstimateArgs,
+    }
+
+    /// Processes (pid, anonymous memory as in status) without any areas.
+    fn machine(processes: &[(u32, &str)]) -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        for (pid, anonymous) in processes {
+            let proc = dir.path().join(format!("proc/{pid}"));
+            fs::create_dir_all(&proc).unwrap();
+            fs::write(proc.join("status"), format!("Name:\tname{pid}\n{anonymous}")).unwrap();
+            let zeros = |count| vec!["0"; count].join(" ");
+            fs::write(proc.join("stat"), format!("{pid} (name{pid}) S {} 7 {}", zeros(15), zeros(30)))
+                .unwrap();
+            for file in ["cmdline", "mem", "pagemap", "smaps"] {
+                fs::write(proc.join(file), "").unwrap();
+            }
+        }
+        let root = Root::at(dir.path());
+        (dir, root)
+    }
+
+    fn found(root: &Root, line: &str) -> Result<Vec<String>> {
+        let args = Line::parse_from(format!("estimate {line}").split_whitespace()).args;
+        let (inputs, _) = find(root, &args)?;
+        Ok(inputs
+            .into_iter()
+            .map(|input| match input {
+                Input::Memory { label, .. } => label.tenant,
+                Input::Table(_) => "table".into(),
+            })
+            .collect())
+    }
+
+    #[test]
+    fn without_names_the_large_processes_are_looked_at() {
+        let (_dir, root) = machine(&[
+            (7, "RssAnon:\t  65536 kB\n"),
+            (8, "RssAnon:\t  65535 kB\n"),
+            (9, "RssAnon:\t      0 kB\n"),
+            (10, ""), // a kernel thread
+        ]);
+        assert_eq!(found(&root, "").unwrap(), ["name7"]);
+        assert_eq!(found(&root, "--all").unwrap(), ["name7", "name8"]);
+        assert_eq!(found(&root, "--pid 9 --pid 8 --pid 9").unwrap(), ["name8", "name9"]);
+    }
+
+    #[test]
+    fn when_there_is_nothing_to_look_at_it_says_what_to_do() {
+        let (_dir, root) = machine(&[(8, "RssAnon:\t  1000 kB\n")]);
+        let message = found(&root, "").unwrap_err().to_string();
+        assert!(message.contains("no process has 64 MiB") && message.contains("--all"), "{message}");
+        assert_eq!(found(&root, "--pid 5").unwrap_err().to_string(), "there is no process 5");
+    }
+}

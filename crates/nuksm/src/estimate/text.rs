@@ -138,7 +138,7 @@ fn count(count: Count) -> String {
     with_error(count.value.to_string(), (count.error() > 0).then(|| count.error().to_string()))
 }
 
-/// The same in bytes.
+/// An amount of bytes, likewise.
 fn amount(count: Count) -> String {
     with_error(bytes(count.value), (count.error() > 0).then(|| bytes(count.error())))
 }
@@ -152,5 +152,92 @@ fn with_error(value: String, error: Option<String>) -> String {
     match error {
         Some(error) => format!("{value} ±{error}"),
         None => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::gather::Gathered;
+    use fingerprint::Label;
+    use model::estimate::{Contents, Settings, Tenant};
+
+    /// Two tenants of 1000 pages and 24 zero pages each, that have 500 contents
+    /// in common; 30 frames are shared already.
+    fn report(zero_bits: u32) -> Report {
+        let mut contents = Contents::new(1 << 20, zero_bits);
+        let mut frames = Contents::new(1 << 20, zero_bits);
+        for page in 1..=1000_u64 {
+            for tenant in 0..2_u32 {
+                let number = if page <= 500 { page } else { page + 1000 * u64::from(tenant) };
+                contents.add(tenant, number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                if page <= 30 {
+                    frames.add(tenant, page.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                }
+            }
+        }
+        let label = |name: &str, node| Label {
+            tenant: name.into(),
+            source: format!("pid 10{node}"),
+            node: Some(node),
+            nice: 0,
+        };
+        let tenant = |node| Tenant { node: Some(node), nice: 0, pages: 1000, zero_pages: 24 };
+        let gathered = Gathered {
+            labels: vec![(label("web", 0), Some(100)), (label("db", 1), Some(101))],
+            tenants: vec![tenant(0), tenant(1)],
+            contents,
+            frames,
+            shared_places: 60,
+            frames_known: true,
+            vanished: 3,
+            zero_already: 0,
+        };
+        let settings = Settings { max_page_sharing: 256, use_zero_pages: true, page_size: 4096 };
+        Report::new(gathered, settings, vec!["something else".into()])
+    }
+
+    #[test]
+    fn the_text_as_users_see_it() {
+        let expected = "\
+If all 8.0 MiB of anonymous memory were merged (max_page_sharing 256, use_zero_pages 1)
+
+Saved
+                 across nodes  within nodes
+  merged              2.0 MiB       0.0 KiB
+  zero pages        192.0 KiB     192.0 KiB
+  KSM's records    -125.0 KiB    -125.0 KiB
+  net                 2.0 MiB      67.0 KiB
+  120.0 KiB of that is shared already: merged before, or since a fork
+
+Tenants: their pages, and their part of what is saved
+  tenant  source   node  pages  zero  unique  saved
+  web     pid 100     0   1024    24     500    250
+  db      pid 101     1   1024    24     500    250
+
+Remote part of its merged pages, in percent, by placement (across nodes)
+  tenant  source   node  merged pages  first, this order  first, worst  fair  priority
+  web     pid 100     0           500              100.0         100.0  50.0      50.0
+  db      pid 101     1           500                0.0         100.0  50.0      50.0
+  first: the kernel leaves it to the order of its scan; within nodes all of it is local
+
+Merged pages that two tenants would share
+  tenant  source   with tenant  source   pages
+  web     pid 100  db           pid 101    500
+
+Note: 3 pages were gone before they could be read
+
+Note: something else
+";
+        assert_eq!(text(&report(0)), expected);
+    }
+
+    #[test]
+    fn samples_have_their_bounds_beside_them() {
+        let text = text(&report(2));
+        assert!(text.contains("one content in 4; ± is for 95 %"), "{text}");
+        let merged = text.lines().find(|line| line.contains("merged  ")).unwrap();
+        assert!(merged.contains(" ±"), "{merged}");
+        assert!(text.contains("1024    24"), "pages are counted: {text}");
     }
 }
