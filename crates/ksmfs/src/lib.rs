@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What KSM says of itself: `/sys/kernel/mm/ksm` and `/proc/PID/ksm_*`.
+//! What KSM says of itself, and is told: `/sys/kernel/mm/ksm` and
+//! `/proc/PID/ksm_*`.
 //!
 //! The set of files grew over the kernels' versions, so every one of them is
 //! an `Option`: `None` means that this kernel has no such file.
 
+mod control;
 mod engine;
 
+pub use control::Control;
 pub use engine::{Choice, Engine, PagesByNode, Setting};
 
 use serde::{Deserialize, Serialize};

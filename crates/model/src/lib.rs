@@ -5,6 +5,7 @@ pub mod estimate;
 mod plan;
 mod savings;
 mod shares;
+mod unmerge;
 
 pub use plan::{Move, Page, Plan, Room, plan};
 pub use savings::{Savings, full_scan_seconds};

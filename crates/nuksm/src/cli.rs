@@ -53,6 +53,21 @@ pub enum Command {
         after_help = "Examples:\n  nuksm place --once --dry-run\n  nuksm place --policy priority --interval 30 --rate 128MiB"
     )]
     Place(PlaceArgs),
+    /// Un-merge everything, or one process, only where the memory for it is free.
+    ///
+    /// Says first what it costs: each mapping of a merged page gets a page of
+    /// its own, on the node that its memory's policy names, else where its
+    /// tenant runs. When a node's free memory (above its high watermark) or a
+    /// memory cgroup's limit does not suffice, nothing is done and the exit
+    /// status is 1. Then works at --rate and can be interrupted at any time;
+    /// tenants go on running, and what they write is never touched.
+    ///
+    /// Without --pid, ksmd is stopped first and stays stopped (as after writing
+    /// 2 to /sys/kernel/mm/ksm/run): write 1 there to merge again.
+    #[command(
+        after_help = "Examples:\n  nuksm unmerge --dry-run\n  nuksm unmerge --rate 64MiB\n  nuksm unmerge --pid 4711"
+    )]
+    Unmerge(crate::unmerge::UnmergeArgs),
     /// Show or change how the engine works, on a kernel that has it.
     ///
     /// The engine is nuKSM inside the kernel (`CONFIG_NUKSM`): it chooses the node
@@ -307,6 +322,7 @@ mod tests {
             ("nuksm estimate --sample 3", "no sample"),
             ("nuksm exec", "required"),
             ("nuksm engine set", "required"),
+            ("nuksm unmerge --rate 0", "no rate"),
         ] {
             let message = parse(line).unwrap_err();
             assert!(message.contains(word), "{line}: {message}");

@@ -6,7 +6,9 @@ mod doctor;
 mod engine;
 mod estimate;
 mod exec;
+mod memcg;
 mod output;
+mod pace;
 mod place;
 mod privilege;
 mod sample;
@@ -14,6 +16,7 @@ mod sharing;
 mod status;
 mod stop;
 mod tenants;
+mod unmerge;
 mod view;
 
 use clap::Parser;
@@ -36,6 +39,7 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         cli::Command::Status(args) => status::run(&root, &args),
         cli::Command::Sharing(args) => sharing::run(&root, &args),
         cli::Command::Place(args) => place::run(&root, &args),
+        cli::Command::Unmerge(args) => unmerge::run(&root, &args),
         cli::Command::Engine(args) => engine::run(&root, &args),
         cli::Command::Estimate(args) => estimate::run(&root, &args),
         cli::Command::Exec(args) => exec::run(&args),

@@ -14,6 +14,15 @@ impl CpuList {
         self.0.iter().any(|&(first, last)| (first..=last).contains(&cpu))
     }
 
+    /// The only member, if there is just one.
+    #[must_use]
+    pub fn only(&self) -> Option<u32> {
+        match self.0.as_slice() {
+            &[(first, last)] if first == last => Some(first),
+            _ => None,
+        }
+    }
+
     /// Do the two lists have a CPU in common?
     #[must_use]
     pub fn intersects(&self, other: &Self) -> bool {
@@ -49,6 +58,8 @@ mod tests {
         assert!(list.intersects(&"7-9".parse().unwrap()));
         assert!(!list.intersects(&"4-7".parse().unwrap()));
         assert!(!"\n".parse::<CpuList>().unwrap().contains(0), "a node without CPUs");
+        assert_eq!("7\n".parse::<CpuList>().unwrap().only(), Some(7));
+        assert_eq!(list.only(), None);
         assert!("0-x".parse::<CpuList>().is_err());
     }
 }

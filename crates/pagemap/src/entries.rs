@@ -67,7 +67,8 @@ impl Pagemap {
         let page = page_size();
         let (mut next, last) = (area.start / page, area.end / page);
         let mut visited = 0;
-        let mut buffer = vec![0_u8; usize::try_from(CHUNK * WORD).unwrap_or(0)];
+        let longest = last.saturating_sub(next).min(CHUNK);
+        let mut buffer = vec![0_u8; usize::try_from(longest * WORD).unwrap_or(0)];
         while next < last {
             let wanted = usize::try_from((last - next).min(CHUNK) * WORD).unwrap_or(0);
             let got = match self.file.read_at(&mut buffer[..wanted], next * WORD) {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Who maps which merged page (`/proc/PID/smaps`, `/proc/PID/pagemap`,
-//! `/proc/kpageflags`), and moving pages to other nodes (`move_pages(2)`).
+//! `/proc/kpageflags`), moving pages to other nodes (`move_pages(2)`), and
+//! un-merging them.
 
 mod areas;
 mod entries;
 mod flags;
 mod mover;
 mod scan;
+mod unshare;
 
 use std::sync::OnceLock;
 
@@ -15,6 +17,7 @@ pub use entries::{Entry, Pagemap};
 pub use flags::KpageFlags;
 pub use mover::{Outcome, Refusal, move_to_node, nodes_of};
 pub use scan::{Mapping, Scan};
+pub use unshare::{prefer_nodes, unshare};
 
 /// What can go wrong when looking at other processes' pages.
 #[derive(Debug, thiserror::Error)]

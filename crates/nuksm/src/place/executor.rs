@@ -2,20 +2,12 @@
 //! Carrying a plan out: in batches, at a bounded rate, and never moving a page
 //! that stopped being a merged one since the plan was made.
 
+use crate::pace::Pace;
 use crate::stop::Stop;
 use crate::tenants::{self, Tenant};
 use pagemap::{Mapping, Outcome, Pagemap, Refusal, move_to_node};
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
 use sysroot::Root;
-
-/// Pages handed to the kernel at once: a few milliseconds of work, so that a
-/// signal is answered at once and the rate is kept smoothly.
-const BATCH: usize = 512;
-
-/// How often progress is shown on a terminal.
-const PROGRESS: Duration = Duration::from_secs(2);
 
 /// One page to be moved.
 #[derive(Debug, Clone, Copy)]
@@ -102,41 +94,5 @@ impl<'a> Executor<'a> {
             let _ = move_to_node(tenant.pid, &strays, home);
         }
         results
-    }
-}
-
-/// Keeps to the rate, and shows progress on a terminal.
-#[derive(Debug)]
-struct Pace {
-    started: Instant,
-    shown: Instant,
-    pages_per_second: u64,
-    pages: usize,
-}
-
-impl Pace {
-    fn new(pages_per_second: u64) -> Self {
-        let now = Instant::now();
-        Self { started: now, shown: now, pages_per_second, pages: 0 }
-    }
-
-    /// Pages per batch: no more than a second's worth.
-    fn batch(&self) -> usize {
-        BATCH.min(usize::try_from(self.pages_per_second).unwrap_or(BATCH))
-    }
-
-    /// How long the next batch must wait until all before it had their time.
-    fn delay(&self) -> Duration {
-        let due = Duration::from_secs_f64(self.pages as f64 / self.pages_per_second as f64);
-        due.saturating_sub(self.started.elapsed())
-    }
-
-    /// `pages` more were tried, of a turn's `all`.
-    fn handled(&mut self, pages: usize, all: usize) {
-        self.pages += pages;
-        if self.shown.elapsed() >= PROGRESS && std::io::stderr().is_terminal() {
-            eprintln!("nuksm: {} of {all} pages handled", self.pages);
-            self.shown = Instant::now();
-        }
     }
 }

@@ -9,6 +9,8 @@ mod pass;
 mod report;
 mod rescan;
 
+pub use cost::Meter;
+
 use crate::cli::{PlaceArgs, PolicyName};
 use crate::output;
 use crate::privilege;

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What KSM can be told.
+
+use crate::DIR;
+use std::fmt::Display;
+use sysroot::{Result, Root};
+
+/// A file in which KSM takes orders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// 0 stops, 1 merges, 2 un-merges everything.
+    Run,
+}
+
+impl Control {
+    /// The name of its file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+        }
+    }
+
+    /// Writes `value`; an error when this kernel has no such file.
+    pub fn write(self, root: &Root, value: impl Display) -> Result<()> {
+        root.write(self.path(), &format!("{value}\n"))
+    }
+
+    pub(crate) fn path(self) -> String {
+        format!("{DIR}/{}", self.name())
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `nuksm unmerge`: taking merged pages apart, only where they fit, at a
+//! bounded rate. Why it is safe: docs/decisions/0007.
+
+mod executor;
+mod job;
+mod report;
+
+use crate::cli::Rate;
+use crate::output;
+use crate::place::Meter;
+use crate::privilege;
+use crate::stop::Stop;
+use crate::view::{self, View};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use executor::{End, Executor};
+use job::Job;
+use numafs::TaskStat;
+use report::Report;
+use std::process::ExitCode;
+use sysroot::Root;
+
+/// Options of `unmerge`.
+#[derive(Debug, Args)]
+pub struct UnmergeArgs {
+    /// Say what it would cost, but change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Un-merge process PID only; ksmd stays as it is.
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Pages (a number) or memory (`64MiB`) un-merged per second at the most.
+    #[arg(long, value_name = "RATE", default_value = "256MiB")]
+    pub rate: Rate,
+    /// Go on even where memory does not suffice: the kernel reclaims, and in
+    /// the end kills.
+    #[arg(long)]
+    pub force: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Un-merges, if it fits.
+pub fn run(root: &Root, args: &UnmergeArgs) -> Result<ExitCode> {
+    let ksm = view::require_ksm(root)?;
+    privilege::require(root, "un-merging", false)?;
+    if let Some(pid) = args.pid {
+        if TaskStat::read(root, pid)?.is_none() {
+            bail!("there is no process {pid}; `nuksm status` lists tenants and their pids");
+        }
+    }
+    let meter = Meter::start();
+    let stop = Stop::on_signals()?;
+    let everything = args.pid.is_none();
+    if everything && !args.dry_run {
+        // From here on nothing is merged anew: the cost cannot grow.
+        ksmfs::Control::Run.write(root, 0)?;
+    }
+    let view = View::collect(root)?;
+    let job = Job::new(root, &view, args.pid)?;
+    let mut report = Report::new(root, &job, args)?;
+    if !args.json {
+        output::print(&report.cost_text())?;
+    }
+    let lacks = report.lacks();
+    let refused = !lacks.is_empty() && !args.force;
+    if args.dry_run || refused {
+        if everything && !args.dry_run && ksm.run == Some(1) {
+            ksmfs::Control::Run.write(root, 1)?;
+        }
+        if args.json {
+            output::print_json(&report)?;
+        }
+        if refused {
+            bail!(
+                "un-merging does not fit: {}; free memory there, un-merge one process after the other (--pid), \
+                 or go on all the same with --force",
+                lacks.join("; ")
+            );
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut end = Executor::new(root, &job, args).carry_out(&stop, &mut report)?;
+    if everything && matches!(end, End::Finished | End::NotOffered) {
+        finish(root, &job, &mut report, args.json)?;
+        end = End::Finished;
+    }
+    report.end(root, &end, &meter)?;
+    output::print_report(args.json, &report, Report::result_text)?;
+    Ok(if end == End::Finished { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Lets the kernel do the rest in one go: what could not be taken apart, pages
+/// with one mapping left, pages of zeroes, and KSM's records.
+fn finish(root: &Root, job: &Job, report: &mut Report, json: bool) -> Result<()> {
+    report.left_to_kernel = View::collect(root)?.scan.mappings.len() as u64 + report.zero_pages;
+    if report.left_to_kernel > 0 && !json {
+        output::print(&format!(
+            "the kernel un-merges the other {} in one go, at no bounded rate: {} pages of zeroes, and what refused\n",
+            report.left_to_kernel, report.zero_pages
+        ))?;
+    }
+    // Where these pages come to be depends on who asks for them: on no node in particular.
+    let _ = pagemap::prefer_nodes(&job.memory_nodes());
+    ksmfs::Control::Run
+        .write(root, 2)
+        .context("the kernel could not un-merge the rest; ksmd is stopped, and what is un-merged stays so")
+}

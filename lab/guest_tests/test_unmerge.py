@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`nuksm unmerge`: what it predicts, refuses, and leaves behind."""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from nuksmlab import paths, program, wait
+from nuksmlab.ksm import RUN, STOP, UNMERGE, Ksm
+from nuksmlab.tenant import StartTenant, Tenant, fill_node
+
+DEADLINE = 120.0
+
+
+def unmerge(*options: str) -> dict[str, Any]:
+    result: dict[str, Any] = program.read_json("unmerge", *options)
+    return result
+
+
+def at_home(tenants: list[Tenant]) -> bool:
+    """By the kernel's account."""
+    return all(
+        tenant.equal_pages_by_node() == {tenant.spec.node: tenant.equal_pages}
+        for tenant in tenants
+    )
+
+
+def bad_pages(tenants: list[Tenant]) -> int:
+    return sum(tenant.bad_pages() for tenant in tenants)
+
+
+def test_costs_come_as_predicted(merged: list[Tenant], ksm: Ksm) -> None:
+    before = merged[0].equal_pages_by_node()
+    predicted = {row["node"]: row for row in unmerge("--dry-run")["nodes"]}
+    assert ksm.read("run") == RUN
+    assert merged[0].equal_pages_by_node() == before, "a dry run changes nothing"
+    for tenant in merged:
+        row = predicted[tenant.spec.node]
+        assert row["copies"] == tenant.equal_pages
+        assert row["freed"] == before.get(tenant.spec.node, 0)
+    report = unmerge()
+    assert report["unmerged"] == sum(tenant.equal_pages for tenant in merged)
+    assert report["refusals"] == {}
+    assert report["left_to_kernel"] == 0
+    assert at_home(merged)
+    assert bad_pages(merged) == 0
+    assert ksm.read("run") == UNMERGE
+    assert ksm.merged() == 0
+
+
+def test_tenants_that_write_meanwhile_are_unharmed(
+    start: StartTenant, ksm: Ksm, nodes: list[int]
+) -> None:
+    mix = {"equal": 60, "private": 10, "zero": 10, "changing": 20}
+    tenants = [start(f"vm-{node}", node, **mix) for node in nodes]
+    ksm.write("use_zero_pages", 1)
+    try:
+        ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+        zeroes = ksm.read("ksm_zero_pages")
+        assert zeroes > 0
+        for tenant in tenants:
+            tenant.command("churn start")
+        report = unmerge("--rate", "2000")
+        assert report["zero_pages"] == zeroes
+        assert ksm.read("ksm_zero_pages") == 0, "the kernel does these in one go"
+        assert bad_pages(tenants) == 0
+        for tenant in tenants:
+            assert tenant.command("churn stop")["written"] > 0
+        assert bad_pages(tenants) == 0
+        assert at_home(tenants)
+    finally:
+        ksm.write("use_zero_pages", 0)
+
+
+def test_one_process_alone(merged: list[Tenant], ksm: Ksm) -> None:
+    ksm.stop()
+    away = min(merged, key=lambda t: t.equal_pages_by_node().get(t.spec.node, 0))
+    others = [tenant for tenant in merged if tenant is not away]
+    before = [tenant.equal_pages_by_node() for tenant in others]
+    done = program.run("unmerge", "--pid", str(away.pid))
+    assert done.returncode == 0, done.stderr
+    assert at_home([away])
+    assert [tenant.equal_pages_by_node() for tenant in others] == before
+    assert bad_pages(merged) == 0
+    assert ksm.read("run") == STOP
+
+
+def test_ksmd_is_said_to_merge_one_process_again(
+    merged: list[Tenant], ksm: Ksm
+) -> None:
+    done = program.run("unmerge", "--pid", str(merged[0].pid))
+    assert done.returncode == 0, done.stderr
+    assert "merges these pages again" in done.stdout
+    assert ksm.read("run") == RUN
+
+
+@pytest.mark.needs(nodes=2)
+def test_full_node_is_refused(start: StartTenant, ksm: Ksm) -> None:
+    tenants = [start(f"vm-{node}", node, mib=64) for node in (0, 1)]
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    away = min(tenants, key=lambda t: t.equal_pages_by_node().get(t.spec.node, 0))
+    before = [tenant.equal_pages_by_node() for tenant in tenants]
+    fillers = fill_node(start, away.spec.node, 8)
+    done = program.run("unmerge")
+    assert done.returncode != 0
+    assert f"node {away.spec.node} lacks" in done.stderr
+    assert [tenant.equal_pages_by_node() for tenant in tenants] == before
+    assert ksm.read("run") == RUN, "as if nobody had asked"
+    assert program.run("unmerge", "--dry-run").returncode != 0, "it says so, too"
+    for filler in fillers:
+        filler.quit()
+    assert unmerge()["end"] == "finished"
+    assert at_home(tenants)
+    assert bad_pages(tenants) == 0
+
+
+def test_interrupted_half_way(merged: list[Tenant], ksm: Ksm) -> None:
+    before = [tenant.equal_pages_by_node() for tenant in merged]
+    command = [str(paths.NUKSM), "unmerge", "--json", "--rate", "500"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        wait.until(
+            lambda: [tenant.equal_pages_by_node() for tenant in merged] != before,
+            lambda: "the first pages to be un-merged",
+            DEADLINE,
+        )
+        process.terminate()
+        out, _ = process.communicate()
+        assert process.returncode != 0
+    report = json.loads(out)
+    assert report["end"] == "interrupted"
+    assert 0 < report["unmerged"] < report["mappings"]
+    assert (report["run"], ksm.read("run")) == (STOP, STOP)
+    assert bad_pages(merged) == 0
+    rest = unmerge()
+    assert rest["end"] == "finished"
+    # A page whose sharers all but one have copies is the kernel's to free.
+    assert rest["mappings"] <= report["mappings"] - report["unmerged"]
+    assert at_home(merged)
+    assert bad_pages(merged) == 0
