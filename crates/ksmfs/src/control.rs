@@ -10,6 +10,16 @@ use sysroot::{Result, Root};
 pub enum Control {
     /// 0 stops, 1 merges, 2 un-merges everything.
     Run,
+    /// Pages ksmd looks at before it sleeps.
+    PagesToScan,
+    /// How long it then sleeps.
+    SleepMillisecs,
+    /// `none` or `scan-time`.
+    AdvisorMode,
+    /// Percent of a CPU that the advisor lets ksmd use.
+    AdvisorMaxCpu,
+    /// Seconds that the advisor wants a full scan to take.
+    AdvisorTargetScanTime,
 }
 
 impl Control {
@@ -18,6 +28,11 @@ impl Control {
     pub fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
+            Self::PagesToScan => "pages_to_scan",
+            Self::SleepMillisecs => "sleep_millisecs",
+            Self::AdvisorMode => "advisor_mode",
+            Self::AdvisorMaxCpu => "advisor_max_cpu",
+            Self::AdvisorTargetScanTime => "advisor_target_scan_time",
         }
     }
 

@@ -7,9 +7,11 @@
 
 mod control;
 mod engine;
+mod scan;
 
 pub use control::Control;
 pub use engine::{Choice, Engine, PagesByNode, Setting};
+pub use scan::{Advisor, ScanSettings};
 
 use serde::{Deserialize, Serialize};
 use sysroot::{Result, Root};

@@ -2,6 +2,7 @@
 //! The command line; its texts are the manual.
 
 use crate::estimate::EstimateArgs;
+use crate::options::Seconds;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::str::FromStr;
@@ -68,6 +69,21 @@ pub enum Command {
         after_help = "Examples:\n  nuksm unmerge --dry-run\n  nuksm unmerge --rate 64MiB\n  nuksm unmerge --pid 4711"
     )]
     Unmerge(crate::unmerge::UnmergeArgs),
+    /// Let ksmd scan fast when memory is short or merging pays, slowly when not.
+    ///
+    /// Runs until SIGINT or SIGTERM; then KSM's settings are again what they were
+    /// at the start (after a kill, the next `nuksm tune` sees to it). Each
+    /// --interval it looks at the memory available, at how many of the scanned
+    /// pages merged, and at ksmd's CPU time, sets `pages_to_scan` (and, where
+    /// --max-cpu demands it, `sleep_millisecs`), and says what it changed and
+    /// why. KSM itself is neither started nor stopped.
+    ///
+    /// When the kernel's own advisor was on, it is off meanwhile, unless
+    /// --advisor says to steer it.
+    #[command(
+        after_help = "Examples:\n  nuksm tune --max-cpu 10\n  nuksm tune --dry-run --interval 1 --json"
+    )]
+    Tune(crate::tune::TuneArgs),
     /// Show or change how the engine works, on a kernel that has it.
     ///
     /// The engine is nuKSM inside the kernel (`CONFIG_NUKSM`): it chooses the node
@@ -275,12 +291,9 @@ impl FromStr for Rate {
     }
 }
 
-/// Seconds, at least one: less would only keep a CPU busy.
+/// An interval.
 fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<u64>() {
-        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
-        _ => Err(format!("{text:?} is no interval: write whole seconds, 1 or more")),
-    }
+    text.parse::<Seconds>().map(Seconds::duration)
 }
 
 #[cfg(test)]
@@ -323,6 +336,8 @@ mod tests {
             ("nuksm exec", "required"),
             ("nuksm engine set", "required"),
             ("nuksm unmerge --rate 0", "no rate"),
+            ("nuksm tune --max-cpu 101", "no percentage"),
+            ("nuksm tune --interval 0", "no interval"),
         ] {
             let message = parse(line).unwrap_err();
             assert!(message.contains(word), "{line}: {message}");

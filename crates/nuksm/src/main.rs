@@ -7,6 +7,7 @@ mod engine;
 mod estimate;
 mod exec;
 mod memcg;
+mod options;
 mod output;
 mod pace;
 mod place;
@@ -16,6 +17,7 @@ mod sharing;
 mod status;
 mod stop;
 mod tenants;
+mod tune;
 mod unmerge;
 mod view;
 
@@ -40,6 +42,7 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         cli::Command::Sharing(args) => sharing::run(&root, &args),
         cli::Command::Place(args) => place::run(&root, &args),
         cli::Command::Unmerge(args) => unmerge::run(&root, &args),
+        cli::Command::Tune(args) => tune::run(&root, &args),
         cli::Command::Engine(args) => engine::run(&root, &args),
         cli::Command::Estimate(args) => estimate::run(&root, &args),
         cli::Command::Exec(args) => exec::run(&args),

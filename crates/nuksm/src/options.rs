@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Values that the command line and the configuration file have in common.
+
+use serde::{Deserialize, Deserializer, de};
+use std::fmt::{self, Display, Formatter};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Whole seconds, at least one: less would only keep a CPU busy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seconds(pub u64);
+
+impl Seconds {
+    /// As the standard library has it.
+    pub fn duration(self) -> Duration {
+        Duration::from_secs(self.0)
+    }
+}
+
+impl FromStr for Seconds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse::<u64>() {
+            Ok(seconds) if seconds > 0 => Ok(Self(seconds)),
+            _ => Err(format!("{text:?} is no interval: write whole seconds, 1 or more")),
+        }
+    }
+}
+
+impl Display for Seconds {
+    fn fmt(&self, formatter: &mut Formatter) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let seconds = i64::deserialize(deserializer)?;
+        seconds.to_string().parse().map_err(de::Error::custom)
+    }
+}
+
+/// 0 to 100.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Percent(pub f64);
+
+impl FromStr for Percent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.trim_end_matches('%').parse::<f64>() {
+            Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Self(percent)),
+            _ => Err(format!("{text:?} is no percentage: write a number from 0 to 100")),
+        }
+    }
+}
+
+impl Display for Percent {
+    fn fmt(&self, formatter: &mut Formatter) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl<'de> Deserialize<'de> for Percent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let percent = f64::deserialize(deserializer)?;
+        percent.to_string().parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_say_what_they_should_be() {
+        assert_eq!("3".parse(), Ok(Seconds(3)));
+        assert_eq!(("20".parse(), "2.5%".parse()), (Ok(Percent(20.0)), Ok(Percent(2.5))));
+        for bad in ["0", "-1", "1.5", "soon"] {
+            assert!(bad.parse::<Seconds>().unwrap_err().contains("whole seconds"), "{bad}");
+        }
+        for bad in ["-1", "101", "NaN", "all"] {
+            assert!(bad.parse::<Percent>().unwrap_err().contains("0 to 100"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `nuksm tune`: ksmd as fast as it is worth, within what the operator allows.
+//! The rule is `model::tune`; docs/tuning.md explains it.
+
+mod daemon;
+mod report;
+mod rule;
+mod state;
+
+pub use daemon::Daemon;
+pub use rule::Rule;
+
+use crate::output;
+use crate::stop::Stop;
+use crate::view;
+use anyhow::Result;
+use clap::Args;
+use std::process::ExitCode;
+use sysroot::Root;
+
+/// Options of `tune`.
+#[derive(Debug, Args)]
+pub struct TuneArgs {
+    /// What is asked for.
+    #[command(flatten)]
+    pub rule: Rule,
+    /// Say what would be set, but set nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print one JSON object per change, a line each.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Tunes until asked to stop; then the settings are as they were before.
+pub fn run(root: &Root, args: &TuneArgs) -> Result<ExitCode> {
+    let ksm = view::require_ksm(root)?;
+    if ksm.run != Some(1) {
+        eprintln!(
+            "nuksm: KSM is stopped: speed will matter once `echo 1 > /sys/kernel/mm/ksm/run` has started it"
+        );
+    }
+    args.rule.check()?;
+    let stop = Stop::on_signals()?;
+    let mut daemon = Daemon::start(root, args.rule.clone(), args.dry_run)?;
+    let worked = daemon.run(&stop, |change| output::print_report(args.json, change, report::text));
+    let restored = daemon.restore();
+    worked.and(restored)?;
+    Ok(ExitCode::SUCCESS)
+}

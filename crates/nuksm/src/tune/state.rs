@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The settings that were found at the start, kept where they outlive us.
+
+use anyhow::{Context, Result, bail};
+use ksmfs::ScanSettings;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use sysroot::Root;
+
+/// Gone at the next boot, as the kernel's settings are.
+const PATH: &str = "run/nuksm/tune.json";
+
+/// The file, locked: one daemon at a time.
+#[derive(Debug)]
+pub struct Original {
+    file: File,
+    path: PathBuf,
+    /// What was set before anything was tuned.
+    pub settings: ScanSettings,
+}
+
+impl Original {
+    /// Takes the lock. What a killed daemon left in the file is what was set
+    /// before it came; else that is what is set `now`.
+    pub fn keep(root: &Root, now: &ScanSettings) -> Result<Self> {
+        let path = root.path(PATH);
+        let cannot = || format!("cannot keep the present settings in {}: run as root", path.display());
+        if let Some(dir) = path.parent() {
+            std::fs::create_dir_all(dir).with_context(cannot)?;
+        }
+        let mut options = OpenOptions::new();
+        let mut file =
+            options.read(true).write(true).create(true).truncate(false).open(&path).with_context(cannot)?;
+        // SAFETY: flock takes a descriptor, which `file` keeps open, and a number.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            bail!(
+                "another `nuksm tune` (or `nuksm serve` with [tune]) is at work: it holds {}",
+                path.display()
+            );
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text).with_context(cannot)?;
+        let left: Option<ScanSettings> = serde_json::from_str(&text).ok();
+        let mut original = Self { settings: left.unwrap_or_else(|| now.clone()), file, path };
+        original.replace(&serde_json::to_string(&original.settings)?)?;
+        Ok(original)
+    }
+
+    /// The kernel has them again.
+    pub fn forget(&mut self) -> Result<()> {
+        self.replace("")
+    }
+
+    /// The file stays, empty: a lock on a file that is removed would be none.
+    fn replace(&mut self, text: &str) -> Result<()> {
+        let written = self.file.rewind().and_then(|()| self.file.set_len(0));
+        let written = written.and_then(|()| self.file.write_all(text.as_bytes()));
+        written.with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(pages_to_scan: u64) -> ScanSettings {
+        ScanSettings { pages_to_scan, sleep_millisecs: 20, advisor: None }
+    }
+
+    #[test]
+    fn a_killed_daemon_s_successor_knows_what_was_set_before_both() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        drop(Original::keep(&root, &settings(100)).unwrap());
+        let mut successor = Original::keep(&root, &settings(5_000)).unwrap();
+        assert_eq!(successor.settings, settings(100));
+        successor.forget().unwrap();
+        drop(successor);
+        assert_eq!(Original::keep(&root, &settings(7)).unwrap().settings, settings(7));
+    }
+
+    #[test]
+    fn one_daemon_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        let _first = Original::keep(&root, &settings(100)).unwrap();
+        let message = Original::keep(&root, &settings(100)).unwrap_err().to_string();
+        assert!(message.contains("another `nuksm tune`"), "{message}");
+    }
+}
