@@ -80,9 +80,9 @@ guest: setup-test build ## run the program's tests in machines of two and four n
 	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2 -- $(GUEST_TESTS) -m "not cost"
 	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4 -- $(GUEST_TESTS) -m "not cost"
 
-cost: setup-test build ## measure a pass over 1 GiB of merged pages
+cost: setup-test build ## measure a pass over 1 GiB of merged pages, and serving 64 tenants
 	$(IN_MACHINE) --nodes 2 --memory-mib 2048 --output build/cost -- $(GUEST_TESTS) -m cost
-	cat build/cost/cost.json
+	cat build/cost/*.json
 
 bench: setup-test build ## measure the engine's index against stock's; QUICK=1 for two minutes
 	kernel=$$(kernel/build.sh um) && stock=$$(kernel/build.sh um-stock) && \

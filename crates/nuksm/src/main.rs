@@ -13,6 +13,7 @@ mod pace;
 mod place;
 mod privilege;
 mod sample;
+mod serve;
 mod sharing;
 mod status;
 mod stop;
@@ -42,6 +43,7 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         cli::Command::Sharing(args) => sharing::run(&root, &args),
         cli::Command::Place(args) => place::run(&root, &args),
         cli::Command::Unmerge(args) => unmerge::run(&root, &args),
+        cli::Command::Serve(args) => serve::run(&root, &args),
         cli::Command::Tune(args) => tune::run(&root, &args),
         cli::Command::Engine(args) => engine::run(&root, &args),
         cli::Command::Estimate(args) => estimate::run(&root, &args),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Values that the command line and the configuration file have in common.
 
+use crate::cli::Rate;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -66,6 +67,22 @@ impl<'de> Deserialize<'de> for Percent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let percent = f64::deserialize(deserializer)?;
         percent.to_string().parse().map_err(de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "expected pages per second (5000) or MiB per second (\"64MiB\")")]
+        enum Written {
+            Pages(i64),
+            Text(String),
+        }
+        let text = match Written::deserialize(deserializer)? {
+            Written::Pages(pages) => pages.to_string(),
+            Written::Text(text) => text,
+        };
+        text.parse().map_err(de::Error::custom)
     }
 }
 

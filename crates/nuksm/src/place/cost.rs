@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a pass costs this process.
+//! What this thread's work costs.
 
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ pub struct Meter {
 impl Meter {
     /// Starts measuring.
     pub fn start() -> Self {
-        Self { started: Instant::now(), cpu: usage().0 }
+        Self { started: Instant::now(), cpu: usage(libc::RUSAGE_THREAD).0 }
     }
 
     /// Wall-clock seconds so far.
@@ -22,24 +22,29 @@ impl Meter {
         self.started.elapsed().as_secs_f64()
     }
 
-    /// CPU seconds, in user mode and in the kernel, so far.
+    /// CPU seconds of this thread, in user mode and in the kernel, so far.
     pub fn cpu_seconds(&self) -> f64 {
-        usage().0.saturating_sub(self.cpu).as_secs_f64()
+        usage(libc::RUSAGE_THREAD).0.saturating_sub(self.cpu).as_secs_f64()
     }
 }
 
 /// The most memory this process ever had resident, in bytes.
 pub fn peak_memory_bytes() -> u64 {
-    usage().1
+    usage(libc::RUSAGE_SELF).1
+}
+
+/// CPU time of this process, all threads, so far.
+pub fn process_cpu_seconds() -> f64 {
+    usage(libc::RUSAGE_SELF).0.as_secs_f64()
 }
 
 /// CPU time used and peak resident bytes.
-fn usage() -> (Duration, u64) {
+fn usage(whose: libc::c_int) -> (Duration, u64) {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills the structure it is given; all-zero is a valid
     // value of it, too, should the call fail.
     let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        libc::getrusage(whose, usage.as_mut_ptr());
         usage.assume_init()
     };
     let time = |value: libc::timeval| {

@@ -9,7 +9,10 @@ mod pass;
 mod report;
 mod rescan;
 
-pub use cost::Meter;
+pub use cost::{Meter, process_cpu_seconds};
+pub use homes::Homes;
+pub use pass::run as pass;
+pub use report::Report;
 
 use crate::cli::{PlaceArgs, PolicyName};
 use crate::output;
@@ -17,7 +20,6 @@ use crate::privilege;
 use crate::stop::Stop;
 use crate::view;
 use anyhow::{Context, Result, bail};
-use homes::Homes;
 use ksmfs::Engine;
 use numafs::{TaskStat, Topology};
 use std::process::ExitCode;
@@ -32,7 +34,7 @@ pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     let mut homes = Homes::default();
     loop {
-        let report = pass::run(root, args, &mut homes, &stop)?;
+        let report = pass::run(root, args, &mut homes, &stop, |_, _| ())?;
         output::print_report(args.json, &report, report::Report::text)?;
         if args.once || args.dry_run || stop.wait(args.interval) {
             return Ok(ExitCode::SUCCESS);
@@ -41,7 +43,7 @@ pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
 }
 
 /// Says what is wrong before anything is touched.
-fn check(root: &Root, args: &PlaceArgs) -> Result<()> {
+pub fn check(root: &Root, args: &PlaceArgs) -> Result<()> {
     view::require_ksm(root)?;
     let machine = Topology::read(root).context("cannot read the machine's nodes")?;
     if machine.nodes.iter().filter(|node| node.total_bytes > 0).count() < 2 {

@@ -15,10 +15,18 @@ use pagemap::{Mapping, Outcome, Refusal};
 use sysroot::Root;
 
 /// Does one pass; ends early, with what was done so far, when `stop` says so.
-pub fn run(root: &Root, args: &PlaceArgs, homes: &mut Homes, stop: &Stop) -> Result<Report> {
+/// `looked` gets the view, before anything moves, and the CPU time it took.
+pub fn run(
+    root: &Root,
+    args: &PlaceArgs,
+    homes: &mut Homes,
+    stop: &Stop,
+    looked: impl FnOnce(&View, f64),
+) -> Result<Report> {
     let meter = Meter::start();
     let mut view = View::collect(root)?;
     homes.settle(&mut view.tenants);
+    looked(&view, meter.cpu_seconds());
     let shares = shares(&view, args.policy.into(), &args.pid, &args.exclude);
     let distance = |from, to| view.machine.distance(from, to);
     let plan = model::plan(&view.pages, &shares, room(&view), distance);

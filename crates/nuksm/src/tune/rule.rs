@@ -12,7 +12,7 @@ const ADVISOR_LEAST_CPU: f64 = 10.0;
 
 /// How ksmd's speed is to be chosen.
 #[derive(Debug, Clone, PartialEq, Args, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Rule {
     /// Time between two looks; each can change the settings at once.
     #[arg(long, value_name = "SECONDS", default_value_t = Self::default().interval)]

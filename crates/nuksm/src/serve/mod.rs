@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `nuksm serve`: metrics for Prometheus; `place` and `tune` in the same daemon
+//! where a configuration file asks for them.
+
+mod collector;
+mod config;
+mod http;
+mod look;
+mod metrics;
+mod workers;
+
+use crate::view;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use collector::Collector;
+use config::Config;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use sysroot::Root;
+use workers::Workers;
+
+/// Options of `serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Read settings from FILE (TOML), which can also switch placing and tuning
+    /// on; SIGHUP reads it again. docs/configuration.md explains each key.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Address and port to listen on [default: 127.0.0.1:9911].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Tenants with metrics of their own: the biggest; the others are one,
+    /// named `other` [default: 64].
+    #[arg(long, value_name = "NUMBER")]
+    pub max_tenants: Option<usize>,
+}
+
+/// Serves until SIGINT or SIGTERM.
+pub fn run(root: &Root, args: &ServeArgs) -> Result<ExitCode> {
+    view::require_ksm(root)?;
+    let load = || -> Result<Config> {
+        let mut config =
+            args.config.as_ref().map_or_else(|| Ok(Config::default()), |path| Config::read(path))?;
+        config.serve.listen = args.listen.unwrap_or(config.serve.listen);
+        config.serve.max_tenants = args.max_tenants.unwrap_or(config.serve.max_tenants);
+        Ok(config)
+    };
+    let mut config = load()?;
+    // Before any thread: signals that come now are dealt with later.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
+    let server = http::bind(config.serve.listen)?;
+    if !config.serve.listen.ip().is_loopback() {
+        eprintln!(
+            "nuksm: {} can be reached from other machines: whoever does learns the tenants' names",
+            config.serve.listen
+        );
+    }
+    let shared = Arc::new(look::Shared::default());
+    let mut workers = Workers::new(root, Arc::clone(&shared));
+    workers.apply(&config)?;
+    let collector = Collector::start(root, &config, Arc::clone(&shared));
+    let page = collector.page();
+    let http = http::serve(Arc::clone(&server), page);
+    eprintln!("nuksm: listening on http://{}/metrics", server.server_addr());
+
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            break;
+        }
+        match load().and_then(|new| reload(&config, new, &mut workers, &collector)) {
+            Ok(new) => {
+                config = new;
+                eprintln!("nuksm: the configuration was read again");
+            }
+            Err(error) => eprintln!("nuksm: {error:#}; the configuration before it stays"),
+        }
+    }
+    server.unblock();
+    collector.stop();
+    let ended = workers.stop();
+    if http.join().is_err() {
+        bail!("the thread that answers HTTP failed");
+    }
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Makes the new configuration hold; what cannot change while running is an
+/// error, and then nothing changed.
+fn reload(old: &Config, new: Config, workers: &mut Workers, collector: &Collector) -> Result<Config> {
+    if new.serve.listen != old.serve.listen {
+        bail!("listen can only change with a restart (it is {})", old.serve.listen);
+    }
+    if let Err(error) = workers.apply(&new) {
+        workers.apply(old).context("and the configuration before it cannot be taken up again")?;
+        return Err(error);
+    }
+    collector.configure(&new);
+    Ok(new)
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `[place]` and `[tune]`, a thread each, started and stopped as the
+//! configuration asks.
+
+use super::config::{Config, Place};
+use super::look::{Fingerprint, Look, Placed, Schedule, Shared};
+use crate::place::{self, Homes};
+use crate::sample::Sample;
+use crate::stop::{Stop, Stopper};
+use crate::tune::{Daemon, Rule};
+use anyhow::{Result, anyhow};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+use sysroot::Root;
+
+/// A thread, with what it was told.
+#[derive(Debug)]
+struct Worker<T> {
+    told: T,
+    stopper: Stopper,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl<T> Worker<T> {
+    fn stop(self) -> Result<()> {
+        drop(self.stopper);
+        self.thread.join().map_err(|_| anyhow!("a thread failed"))?
+    }
+}
+
+/// Both workers.
+#[derive(Debug)]
+pub struct Workers {
+    root: Root,
+    shared: Arc<Shared>,
+    place: Option<Worker<Place>>,
+    tune: Option<Worker<Rule>>,
+}
+
+impl Workers {
+    pub fn new(root: &Root, shared: Arc<Shared>) -> Self {
+        Self { root: root.clone(), shared, place: None, tune: None }
+    }
+
+    /// Starts, stops and starts again what the configuration changes; what it
+    /// leaves alone goes on.
+    pub fn apply(&mut self, config: &Config) -> Result<()> {
+        if self.place.as_ref().map(|worker| &worker.told) != config.place.as_ref() {
+            if let Some(wanted) = &config.place {
+                place::check(&self.root, &wanted.args())?;
+            }
+            self.place.take().map_or(Ok(()), Worker::stop)?;
+            *self.shared.placed() = None;
+            self.place = config.place.as_ref().map(|wanted| self.start_place(wanted.clone()));
+        }
+        if self.tune.as_ref().map(|worker| &worker.told) != config.tune.as_ref() {
+            self.tune.take().map_or(Ok(()), Worker::stop)?;
+            *self.shared.tuned() = None;
+            self.tune = config.tune.as_ref().map(|wanted| self.start_tune(wanted.clone())).transpose()?;
+        }
+        Ok(())
+    }
+
+    /// Stops both; KSM's settings are then as they were.
+    pub fn stop(self) -> Result<()> {
+        let placed = self.place.map_or(Ok(()), Worker::stop);
+        self.tune.map_or(Ok(()), Worker::stop).and(placed)
+    }
+
+    fn start_place(&self, told: Place) -> Worker<Place> {
+        let (stopper, stop) = Stop::by_hand();
+        let (root, shared, place) = (self.root.clone(), Arc::clone(&self.shared), told.clone());
+        *shared.placed() = Some(Placed::default());
+        let thread = std::thread::spawn(move || {
+            let mut work =
+                Placing { root, shared, place, schedule: Schedule::default(), homes: Homes::default() };
+            loop {
+                if let Err(error) = work.pass_if_due(&stop) {
+                    work.shared.placed().get_or_insert_default().failed += 1;
+                    eprintln!("nuksm: [place] {error:#}");
+                }
+                if stop.wait(work.place.interval.duration()) {
+                    return Ok(());
+                }
+            }
+        });
+        Worker { told, stopper, thread }
+    }
+
+    fn start_tune(&self, told: Rule) -> Result<Worker<Rule>> {
+        let (stopper, stop) = Stop::by_hand();
+        let shared = Arc::clone(&self.shared);
+        let mut daemon = Daemon::start(&self.root, told.clone(), false)?;
+        *shared.tuned() = Some(0);
+        let thread = std::thread::spawn(move || {
+            let worked = daemon.run(&stop, |_| {
+                *shared.tuned().get_or_insert_default() += 1;
+                Ok(())
+            });
+            if let Err(error) = &worked {
+                eprintln!("nuksm: [tune] ended: {error:#}");
+            }
+            daemon.restore()
+        });
+        Ok(Worker { told, stopper, thread })
+    }
+}
+
+/// What placing keeps from pass to pass.
+struct Placing {
+    root: Root,
+    shared: Arc<Shared>,
+    place: Place,
+    schedule: Schedule,
+    homes: Homes,
+}
+
+impl Placing {
+    /// A pass, when looking is worth its cost; its look serves the metrics, too.
+    fn pass_if_due(&mut self, stop: &Stop) -> Result<()> {
+        let counters = Sample::read_counters(&self.root)?;
+        let fingerprint = Fingerprint::new(&counters);
+        let now = Instant::now();
+        if !self.schedule.is_due(now, self.place.interval.duration(), &fingerprint) {
+            return Ok(());
+        }
+        let mut cost = 0.0;
+        let shared = &self.shared;
+        let report =
+            place::pass(&self.root, &self.place.args(), &mut self.homes, stop, |view, cpu_seconds| {
+                cost = cpu_seconds;
+                *shared.look() = Some(Look::new(view, &counters, cpu_seconds));
+            })?;
+        // What was refused may move next time: then counters say nothing.
+        let settled = report.refused + report.no_room == 0 && report.moved == 0;
+        let fingerprint = if settled { fingerprint } else { Fingerprint::default() };
+        self.schedule.looked(now, cost, fingerprint);
+        shared.placed().get_or_insert_default().add(&report);
+        Ok(())
+    }
+}

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`nuksm serve`: metrics that Prometheus can read, and work by configuration."""
+
+import json
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from nuksmlab import paths, wait
+from nuksmlab.ksm import Ksm
+from nuksmlab.tenant import StartTenant, Tenant
+
+DEADLINE = 120.0
+PAGE = 4096
+MEASURED_MIB = 4
+MEASURED_SECONDS = 120
+
+Serve = Callable[..., "Daemon"]
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+class Daemon:
+    def __init__(self, config: Path, text: str, log: Path, interval: int) -> None:
+        self.port = free_port()
+        self.interval = interval
+        self.config = config
+        self.log = log
+        self.write(text)
+        with log.open("w") as errors:
+            self.process = subprocess.Popen(
+                [str(paths.NUKSM), "serve", "--config", str(config)],
+                stderr=errors,
+            )
+        self.until(lambda: self.get("/healthz") == 200, "a first collection")
+
+    def write(self, text: str) -> None:
+        listen = f'[serve]\nlisten = "127.0.0.1:{self.port}"\n'
+        self.config.write_text(f"{listen}interval = {self.interval}\n{text}")
+
+    def reload(self, text: str, answer: str) -> None:
+        before = self.log.read_text().count(answer)
+        self.write(text)
+        self.process.send_signal(signal.SIGHUP)
+        self.until(lambda: self.log.read_text().count(answer) > before, answer)
+
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        wait.until(done, lambda: f"{what}\n{self.log.read_text()}", DEADLINE)
+
+    def get(self, path: str) -> int:
+        assert self.process.poll() is None, self.log.read_text()
+        try:
+            url = f"http://127.0.0.1:{self.port}{path}"
+            with urllib.request.urlopen(url) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except urllib.error.URLError:
+            return 0
+
+    def scrape(self) -> Series:
+        """By Prometheus' own parser: what it cannot read is an error."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
+            text = answer.read().decode()
+        series: Series = {}
+        for family in text_string_to_metric_families(text):
+            assert family.documentation and family.type in ("gauge", "counter")
+            for sample in family.samples:
+                key = (sample.name, frozenset(sample.labels.items()))
+                assert key not in series, f"{key} is there twice"
+                series[key] = sample.value
+        return series
+
+    def tenants(self) -> set[str]:
+        name = "nuksm_tenant_merged_bytes"
+        return {dict(k[1])["tenant"] for k in self.scrape() if k[0] == name}
+
+    def end(self) -> None:
+        self.process.terminate()
+        assert self.process.wait() == 0, self.log.read_text()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    daemons: list[Daemon] = []
+
+    def start(text: str = "", interval: int = 1) -> Daemon:
+        number = len(daemons)
+        config, log = tmp_path / f"{number}.toml", tmp_path / f"{number}.log"
+        daemons.append(Daemon(config, text, log, interval))
+        return daemons[-1]
+
+    yield start
+    for daemon in daemons:
+        daemon.process.kill()
+        daemon.process.wait()
+
+
+def value(series: Series, name: str, **labels: str) -> float:
+    return series[(name, frozenset(labels.items()))]
+
+
+def test_metrics_agree_with_the_kernel(
+    merged: list[Tenant], ksm: Ksm, serve: Serve
+) -> None:
+    series = serve().scrape()
+    assert value(series, "nuksm_saved_bytes") == ksm.read("pages_sharing") * PAGE
+    for tenant in merged:
+        local = tenant.equal_pages_by_node().get(tenant.spec.node, 0)
+        for access, pages in (
+            ("local", local),
+            ("remote", tenant.equal_pages - local),
+        ):
+            labels = {"tenant": tenant.spec.name, "pid": str(tenant.pid)}
+            name = "nuksm_tenant_merged_bytes"
+            assert value(series, name, access=access, **labels) == pages * PAGE
+
+
+def test_who_exits_disappears(merged: list[Tenant], serve: Serve) -> None:
+    daemon = serve()
+    names = {tenant.spec.name for tenant in merged}
+    assert daemon.tenants() == names
+    merged[0].quit()
+    daemon.until(
+        lambda: daemon.tenants() == names - {merged[0].spec.name}, "a tenant gone"
+    )
+    daemon.end()
+
+
+def test_beyond_the_biggest_tenants_are_one(
+    start: StartTenant, ksm: Ksm, serve: Serve
+) -> None:
+    big = [start(f"big-{number}", 0, mib=4) for number in (1, 2)]
+    small = [start(f"small-{number}", 0, mib=1, seed=2) for number in (1, 2)]
+    ksm.merge(sum(tenant.equal_pages for tenant in (*big, *small)))
+    assert serve("max-tenants = 2\n").tenants() == {"big-1", "big-2", "other"}
+
+
+def test_placing_by_configuration(merged: list[Tenant], serve: Serve) -> None:
+    daemon = serve("[place]\ninterval = 1\n")
+    away = min(merged, key=lambda t: t.equal_pages_by_node().get(t.spec.node, 0))
+    fair = away.equal_pages // len(merged)
+    daemon.until(
+        lambda: away.equal_pages_by_node().get(away.spec.node, 0) >= fair - 1,
+        "its share of the pages near",
+    )
+    moved = "nuksm_place_moved_pages_total"
+    daemon.until(lambda: value(daemon.scrape(), moved) > 0, "a pass counted")
+    daemon.end()
+    assert [tenant.bad_pages() for tenant in merged] == [0] * len(merged)
+
+
+def test_reloading_tunes_and_gives_back(ksm: Ksm, serve: Serve) -> None:
+    ksm.start()
+    before = ksm.read("pages_to_scan")
+    daemon = serve()
+    again = "was read again"
+    short = "low-free = 99\nample-free = 100\n"
+    daemon.reload(f"[tune]\ninterval = 1\n{short}", again)
+    daemon.until(lambda: ksm.read("pages_to_scan") != before, "another speed")
+    tuned = ksm.read("pages_to_scan")
+    daemon.reload("[tune]\nintervall = 1\n", "unknown field `intervall`")
+    assert "line 5" in daemon.log.read_text()
+    daemon.reload("[tune]\ninterval = 1\nlow-free = 50\n", "low-free is 50")
+    assert "the configuration before it stays" in daemon.log.read_text()
+    assert ksm.read("pages_to_scan") >= min(tuned, before)
+    assert ("nuksm_tune_changes_total", frozenset()) in daemon.scrape()
+    daemon.reload("", again)
+    assert ksm.read("pages_to_scan") == before
+    daemon.end()
+
+
+def test_a_port_that_is_taken(ksm: Ksm, serve: Serve) -> None:
+    daemon = serve()
+    listen = f"127.0.0.1:{daemon.port}"
+    done = subprocess.run(
+        [str(paths.NUKSM), "serve", "--listen", listen],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert f"cannot listen on {listen}" in done.stderr
+    assert ksm.read("run") == 0
+
+
+def test_listening_for_all_is_warned_of(serve: Serve, ksm: Ksm) -> None:
+    port = free_port()
+    process = subprocess.Popen(
+        [str(paths.NUKSM), "serve", "--listen", f"0.0.0.0:{port}"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert "reached from other machines" in process.stderr.readline()
+    assert "listening" in process.stderr.readline()
+    process.terminate()
+    process.communicate()
+    assert process.returncode == 0
+    assert ksm.read("run") == 0
+    assert "other machines" not in serve().log.read_text()
+
+
+@pytest.mark.cost
+@pytest.mark.needs(nodes=2)
+def test_cost_of_serving_many_tenants(
+    start: StartTenant, ksm: Ksm, serve: Serve, output: Path
+) -> None:
+    """The time is reported, not asserted: it is that of this host."""
+    tenants = [start(f"vm-{n}", n % 2, mib=MEASURED_MIB) for n in range(64)]
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    daemon = serve("[place]\ninterval = 10\n", interval=10)
+    passes = "nuksm_place_passes_total"
+    daemon.until(lambda: value(daemon.scrape(), passes) > 0, "the first pass")
+
+    def figures() -> tuple[float, float, float]:
+        series = daemon.scrape()
+        names = ("nuksm_cpu_seconds_total", passes, "nuksm_look_cpu_seconds")
+        cpu, done, look = (value(series, name) for name in names)
+        return cpu, done, look
+
+    before = figures()
+    time.sleep(MEASURED_SECONDS)
+    after = figures()
+    record = {
+        "tenants": len(tenants),
+        "merged_mib": MEASURED_MIB * len(tenants),
+        "seconds": MEASURED_SECONDS,
+        "cpu_percent": (after[0] - before[0]) / MEASURED_SECONDS * 100,
+        "passes": after[1] - before[1],
+        "look_cpu_seconds": after[2],
+    }
+    (output / "serve-cost.json").write_text(json.dumps(record, indent=1) + "\n")
+    assert after[0] > before[0]
