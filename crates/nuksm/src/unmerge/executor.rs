@@ -46,6 +46,7 @@ impl<'a> Executor<'a> {
     /// Un-merges page after page and counts what became of each mapping.
     pub fn carry_out(&self, stop: &Stop, report: &mut Report) -> Result<End> {
         let mappings = self.job.mappings();
+        let homes: Vec<u32> = report.nodes.iter().filter(|row| row.copies > 0).map(|row| row.node).collect();
         let mut pace = Pace::new(self.pages_per_second);
         let mut since_look = 0;
         for batch in mappings.chunks(pace.batch()) {
@@ -55,7 +56,7 @@ impl<'a> Executor<'a> {
             since_look += batch.len();
             if self.watch_room && since_look >= PAGES_PER_LOOK {
                 since_look = 0;
-                if let Some(node) = self.full_node()? {
+                if let Some(node) = self.full_node(&homes)? {
                     return Ok(End::NoRoom(node));
                 }
             }
@@ -69,11 +70,12 @@ impl<'a> Executor<'a> {
     }
 
     /// A node below its high watermark, of those that copies go to.
-    fn full_node(&self) -> Result<Option<u32>> {
+    fn full_node(&self, homes: &[u32]) -> Result<Option<u32>> {
         let machine = Topology::read(self.root).context("cannot read the machine's nodes")?;
-        let homes = machine.nodes.iter().filter(|node| node.total_bytes > 0);
-        let full = |node: &&numafs::Node| node.free_bytes / pagemap::page_size() < node.high_watermark_pages;
-        Ok(homes.filter(full).map(|node| node.id).next())
+        let full = |node: &&numafs::Node| {
+            homes.contains(&node.id) && node.free_bytes / pagemap::page_size() < node.high_watermark_pages
+        };
+        Ok(machine.nodes.iter().find(full).map(|node| node.id))
     }
 
     fn take_apart(&self, batch: &[Mapping], report: &mut Report) -> Result<()> {

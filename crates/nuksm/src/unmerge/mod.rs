@@ -51,45 +51,56 @@ pub fn run(root: &Root, args: &UnmergeArgs) -> Result<ExitCode> {
             bail!("there is no process {pid}; `nuksm status` lists tenants and their pids");
         }
     }
-    let meter = Meter::start();
     let stop = Stop::on_signals()?;
-    let everything = args.pid.is_none();
-    if everything && !args.dry_run {
+    let halt = args.pid.is_none() && !args.dry_run && ksm.run == Some(1);
+    if halt {
         // From here on nothing is merged anew: the cost cannot grow.
         ksmfs::Control::Run.write(root, 0)?;
     }
+    let done = unmerge(root, args, &stop);
+    if done.is_err() && halt {
+        ksmfs::Control::Run.write(root, 1).context("ksmd stays stopped")?;
+    }
+    // What was done stays done, even if nobody reads of it any more.
+    let Some(report) = done? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    output::print_report(args.json, &report, Report::result_text)?;
+    Ok(if report.is_finished() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says what it costs, and does it when it fits; `None` after a dry run. After
+/// an error, ksmd may be started again.
+fn unmerge(root: &Root, args: &UnmergeArgs, stop: &Stop) -> Result<Option<Report>> {
+    let meter = Meter::start();
     let view = View::collect(root)?;
     let job = Job::new(root, &view, args.pid)?;
     let mut report = Report::new(root, &job, args)?;
-    if !args.json {
-        output::print(&report.cost_text())?;
-    }
     let lacks = report.lacks();
     let refused = !lacks.is_empty() && !args.force;
-    if args.dry_run || refused {
-        if everything && !args.dry_run && ksm.run == Some(1) {
-            ksmfs::Control::Run.write(root, 1)?;
-        }
-        if args.json {
-            output::print_json(&report)?;
-        }
-        if refused {
-            bail!(
-                "un-merging does not fit: {}; free memory there, un-merge one process after the other (--pid), \
-                 or go on all the same with --force",
-                lacks.join("; ")
-            );
-        }
-        return Ok(ExitCode::SUCCESS);
+    let at_once = args.dry_run || refused;
+    if !args.json {
+        output::print(&report.cost_text())?;
+    } else if at_once {
+        output::print_json(&report)?;
     }
-    let mut end = Executor::new(root, &job, args).carry_out(&stop, &mut report)?;
-    if everything && matches!(end, End::Finished | End::NotOffered) {
+    if refused {
+        bail!(
+            "un-merging does not fit: {}; free memory there, un-merge one process after the other (--pid), or go \
+             on all the same with --force",
+            lacks.join("; ")
+        );
+    }
+    if at_once {
+        return Ok(None);
+    }
+    let mut end = Executor::new(root, &job, args).carry_out(stop, &mut report)?;
+    if args.pid.is_none() && matches!(end, End::Finished | End::NotOffered) {
         finish(root, &job, &mut report, args.json)?;
         end = End::Finished;
     }
     report.end(root, &end, &meter)?;
-    output::print_report(args.json, &report, Report::result_text)?;
-    Ok(if end == End::Finished { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(Some(report))
 }
 
 /// Lets the kernel do the rest in one go: what could not be taken apart, pages
@@ -106,5 +117,5 @@ fn finish(root: &Root, job: &Job, report: &mut Report, json: bool) -> Result<()>
     let _ = pagemap::prefer_nodes(&job.memory_nodes());
     ksmfs::Control::Run
         .write(root, 2)
-        .context("the kernel could not un-merge the rest; ksmd is stopped, and what is un-merged stays so")
+        .context("the kernel could not un-merge the rest; what is un-merged stays so until ksmd comes by")
 }

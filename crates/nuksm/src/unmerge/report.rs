@@ -212,6 +212,11 @@ impl Report {
         Ok(())
     }
 
+    /// Did every mapping have its turn?
+    pub fn is_finished(&self) -> bool {
+        self.end == Some("finished")
+    }
+
     /// What became of it.
     pub fn result_text(&self) -> String {
         let mut text = format!("{} of {} mappings un-merged", self.unmerged, self.mappings);
