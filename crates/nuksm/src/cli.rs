@@ -137,6 +137,24 @@ pub enum Command {
     /// runs nothing. KSM itself must be running for pages to be merged.
     #[command(after_help = "Example: nuksm exec -- ./solver --size 4G")]
     Exec(ExecArgs),
+    /// Write a sample of everything to a file, again and again.
+    ///
+    /// JSON lines hold all that `nuksm status --json` shows, one sample per line,
+    /// and `nuksm report` makes pictures of them. CSV holds the host's counters
+    /// and the nodes, one column each, for other programs; tenants, whose number
+    /// changes, are in JSON lines only. docs/watching.md lists the columns.
+    ///
+    /// Each line is written at once and is on the disk before the next look. A
+    /// file that exists is continued; what a crash cut off is mended, with a
+    /// message. When the disk is full, or a look fails, nuksm says so and tries
+    /// again at the next interval: the file stays readable, the summary at the
+    /// end counts what was lost, and the exit status is then 1.
+    ///
+    /// Ends after --duration, or on SIGINT or SIGTERM.
+    #[command(
+        after_help = "Examples:\n  nuksm record --output ksm.jsonl\n  nuksm record --output ksm.csv --counters --interval 1 --duration 600"
+    )]
+    Record(crate::record::RecordArgs),
     /// Find out why nothing merges or moves here, and what to do about it.
     ///
     /// Exit status 0 only when nothing stands in the way of merging and
@@ -311,6 +329,12 @@ impl FromStr for Rate {
 /// An interval.
 fn seconds(text: &str) -> Result<Duration, String> {
     text.parse::<Seconds>().map(Seconds::duration)
+/// Seconds, at least one: less would only keep a CPU busy.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<u64>() {
+        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!("{text:?} is no interval: write whole seconds, 1 or more")),
+    }
 }
 
 #[cfg(test)]

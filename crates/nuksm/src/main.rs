@@ -8,10 +8,12 @@ mod estimate;
 mod exec;
 mod memcg;
 mod options;
+mod load;
 mod output;
 mod pace;
 mod place;
 mod privilege;
+mod record;
 mod sample;
 mod serve;
 mod sharing;
@@ -48,6 +50,7 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         cli::Command::Engine(args) => engine::run(&root, &args),
         cli::Command::Estimate(args) => estimate::run(&root, &args),
         cli::Command::Exec(args) => exec::run(&args),
+        cli::Command::Record(args) => record::run(&root, &args),
         cli::Command::Doctor(args) => doctor::run(&root, &args),
     }
 }

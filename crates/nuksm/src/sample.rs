@@ -4,6 +4,7 @@
 //! `status --json` prints one; whatever shows more than one moment keeps
 //! several, in the same form.
 
+use crate::load::Load;
 use crate::privilege;
 use crate::view::{self, View};
 use anyhow::Result;
@@ -29,6 +30,8 @@ pub struct Sample {
     pub savings: Savings,
     /// CPU time that ksmd has used since boot; `None` when no ksmd is in sight.
     pub ksmd_cpu_seconds: Option<f64>,
+    /// What the whole host uses.
+    pub load: Load,
     /// `None` when this user may not see where pages are.
     pub nodes: Option<Vec<NodeRow>>,
     /// Processes with mergeable memory; `None` as above.
@@ -69,6 +72,11 @@ pub struct TenantRow {
     pub local_pages: u64,
     /// The others.
     pub remote_pages: u64,
+    /// Its part of what merging saves: of a page that n places map, n - 1 are
+    /// saved, and each place counts for the same part of that.
+    pub saved_bytes: u64,
+    /// Pages ksmd looks at for it, merged or not: what it costs.
+    pub tracked_pages: Option<u64>,
     /// The engine's own count: merged pages on the node where the tenant's copy
     /// was before merging.
     pub ksm_merged_local: Option<u64>,
@@ -79,17 +87,23 @@ pub struct TenantRow {
 impl Sample {
     /// Reads all that this user may see.
     pub fn read(root: &Root) -> Result<Self> {
+        Ok(Self::read_with_view(root)?.0)
+    }
+
+    /// The same, with the pages that the places were counted from.
+    pub fn read_with_view(root: &Root) -> Result<(Self, Option<View>)> {
         let mut sample = Self::read_counters(root)?;
         let missing = privilege::missing(root, false)?;
+        let mut view = None;
         if missing.is_empty() {
-            sample.place(&View::collect(root)?);
+            sample.place(view.insert(View::collect(root)?));
         } else {
             let names: Vec<&str> = missing.iter().map(|(name, _)| *name).collect();
             sample
                 .notes
                 .push(format!("nodes and tenants are not shown: {} needed, run as root", names.join(", ")));
         }
-        Ok(sample)
+        Ok((sample, view))
     }
 
     /// Reads what costs nearly nothing and takes no privilege: all but where
@@ -105,6 +119,7 @@ impl Sample {
             ksm,
             engine: Engine::read(root)?,
             ksmd_cpu_seconds: ksmd_cpu_seconds(root)?,
+            load: Load::read(root)?,
             nodes: None,
             tenants: None,
             notes: Vec::new(),
@@ -126,18 +141,21 @@ impl Sample {
             }
         });
         self.nodes = Some(nodes.collect());
-        let tenants =
-            view.tenants.iter().zip(view.tenant_pages(&view.pages)).map(|(tenant, pages)| TenantRow {
-                pid: tenant.pid,
-                name: tenant.name.clone(),
-                node: tenant.node,
-                nice: tenant.nice,
-                merged_pages: pages.merged,
-                local_pages: pages.local,
-                remote_pages: pages.merged - pages.local,
-                ksm_merged_local: tenant.ksm.merged_local,
-                ksm_merged_remote: tenant.ksm.merged_remote,
-            });
+        let saved = view.saved_bytes(pagemap::page_size());
+        let pages = view.tenant_pages(&view.pages).into_iter().zip(saved);
+        let tenants = view.tenants.iter().zip(pages).map(|(tenant, (pages, saved_bytes))| TenantRow {
+            pid: tenant.pid,
+            name: tenant.name.clone(),
+            node: tenant.node,
+            nice: tenant.nice,
+            merged_pages: pages.merged,
+            local_pages: pages.local,
+            remote_pages: pages.merged - pages.local,
+            saved_bytes,
+            tracked_pages: tenant.ksm.rmap_items,
+            ksm_merged_local: tenant.ksm.merged_local,
+            ksm_merged_remote: tenant.ksm.merged_remote,
+        });
         self.tenants = Some(tenants.collect());
         if !view.ksm_flag_reliable {
             self.notes.push(
@@ -216,6 +234,7 @@ pub mod tests {
             ksm,
             engine: None,
             ksmd_cpu_seconds: Some(1.5),
+            load: Load::default(),
             nodes: None,
             tenants: None,
             notes: Vec::new(),

@@ -127,6 +127,21 @@ impl View {
         counts
     }
 
+    /// Each tenant's part of what merging saves: of a page that n places map,
+    /// n - 1 are saved, and each place counts for the same part of that.
+    pub fn saved_bytes(&self, page_size: u64) -> Vec<u64> {
+        let mut saved = vec![0.0; self.tenants.len()];
+        for mappings in self.scan.pages() {
+            let part = 1.0 - 1.0 / mappings.len() as f64;
+            for mapping in mappings {
+                saved[mapping.tenant() as usize] += part * page_size as f64;
+            }
+        }
+        // Above 0, and below the host's memory.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        saved.into_iter().map(|bytes: f64| bytes.round() as u64).collect()
+    }
+
     /// How many pages each sharing set has, over all nodes.
     pub fn pages_per_set(&self) -> Vec<u64> {
         let mut counts = vec![0; self.sets.len()];
@@ -197,5 +212,13 @@ pub mod tests {
         let view = view();
         let counts: Vec<_> = view.tenant_pages(&view.pages).iter().map(|t| (t.merged, t.local)).collect();
         assert_eq!(counts, [(4, 2), (2, 0), (1, 1)]);
+    }
+
+    #[test]
+    fn tenants_savings_add_up_to_the_pages_that_are_gone() {
+        // Two pages with two places each, one with three: 1 + 1 + 2 are gone.
+        let saved = view().saved_bytes(600);
+        assert_eq!(saved, [300 + 300 + 400 + 400, 300 + 300, 400]);
+        assert_eq!(saved.iter().sum::<u64>(), 4 * 600);
     }
 }
