@@ -38,6 +38,8 @@ need() { # PACKAGE CHECK…: the package is missing when the check fails
 
 has_header() { echo "#include <$1>" | cc -E -; }
 static_busybox() { has busybox && ! ldd "$(command -v busybox)"; }
+has_browser() { has chromium || has chromium-browser || has google-chrome; }
+has_font() { [ -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf ]; }
 python_is_new_enough() { python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; }
 python_makes_venvs() { python3 -c 'import ensurepip, venv'; }
 ca_certificates() { [ -s /etc/ssl/certs/ca-certificates.crt ]; }
@@ -80,6 +82,8 @@ find_missing() {
 	if wants test; then
 		need shellcheck has shellcheck
 		need sparse has sparse
+		need chromium has_browser
+		need fonts-dejavu-core has_font
 	fi
 	if wants test kernel kernel-deb; then
 		need flex has flex

@@ -155,6 +155,20 @@ pub enum Command {
         after_help = "Examples:\n  nuksm record --output ksm.jsonl\n  nuksm record --output ksm.csv --counters --interval 1 --duration 600"
     )]
     Record(crate::record::RecordArgs),
+    /// Make a page with pictures and averages of recordings.
+    ///
+    /// One HTML file that needs nothing else and no network: savings, pages by
+    /// state, CPU time, places by node and by tenant over time, with averages,
+    /// least and most as tables. Of several recordings, such as one with merging
+    /// and one without, it shows each picture side by side on the same axes, and
+    /// each figure side by side; of two also the difference.
+    ///
+    /// Files that a crash or a full disk cut off are read as far as they go; lines
+    /// that cannot be understood are named.
+    #[command(
+        after_help = "Examples:\n  nuksm report ksm.jsonl\n  nuksm report without.jsonl with.jsonl --output compare.html --png pictures"
+    )]
+    Report(crate::report::ReportArgs),
     /// Find out why nothing merges or moves here, and what to do about it.
     ///
     /// Exit status 0 only when nothing stands in the way of merging and

@@ -14,6 +14,7 @@ mod pace;
 mod place;
 mod privilege;
 mod record;
+mod report;
 mod sample;
 mod serve;
 mod sharing;
@@ -51,6 +52,7 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         cli::Command::Estimate(args) => estimate::run(&root, &args),
         cli::Command::Exec(args) => exec::run(&args),
         cli::Command::Record(args) => record::run(&root, &args),
+        cli::Command::Report(args) => report::run(&args),
         cli::Command::Doctor(args) => doctor::run(&root, &args),
     }
 }
