@@ -137,6 +137,18 @@ pub enum Command {
     /// runs nothing. KSM itself must be running for pages to be merged.
     #[command(after_help = "Example: nuksm exec -- ./solver --size 4G")]
     Exec(ExecArgs),
+    /// Watch savings, cost and places of merged pages on the terminal.
+    ///
+    /// Savings and scan rate over time, what ksmd's CPU time is worth, each node's
+    /// local and remote uses, and tenants sorted by savings (s), remote share (r),
+    /// cost (c) or name (n); Enter shows one tenant and with whom it shares.
+    /// q, Esc or Ctrl-C ends it. Nodes and tenants need root.
+    ///
+    /// A tenant's savings are its part of what it and its sharers save; its cost is
+    /// the pages that ksmd looks at for it, merged or not. Without colour
+    /// (`NO_COLOR`) it says the same.
+    #[command(after_help = "Example: nuksm top --interval 5")]
+    Top(crate::top::TopArgs),
     /// Write a sample of everything to a file, again and again.
     ///
     /// JSON lines hold all that `nuksm status --json` shows, one sample per line,

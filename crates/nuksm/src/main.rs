@@ -23,6 +23,7 @@ mod stop;
 mod tenants;
 mod tune;
 mod unmerge;
+mod top;
 mod view;
 
 use clap::Parser;
@@ -51,6 +52,7 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         cli::Command::Engine(args) => engine::run(&root, &args),
         cli::Command::Estimate(args) => estimate::run(&root, &args),
         cli::Command::Exec(args) => exec::run(&args),
+        cli::Command::Top(args) => top::run(&root, &args),
         cli::Command::Record(args) => record::run(&root, &args),
         cli::Command::Report(args) => report::run(&args),
         cli::Command::Doctor(args) => doctor::run(&root, &args),

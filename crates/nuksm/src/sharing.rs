@@ -36,12 +36,32 @@ struct TenantRow {
     pages_on_node: BTreeMap<u32, u64>,
 }
 
-#[derive(Debug, Serialize)]
-struct Pair {
-    pids: [u32; 2],
-    names: [String; 2],
+/// Two tenants that share something.
+#[derive(Debug, Clone, Serialize)]
+pub struct Pair {
+    /// Their process numbers, ascending.
+    pub pids: [u32; 2],
+    /// Their names.
+    pub names: [String; 2],
     /// Merged pages that both use.
-    pages: u64,
+    pub pages: u64,
+}
+
+/// Each two tenants that share anything, ascending.
+pub fn pairs(view: &View) -> Vec<Pair> {
+    let mut pairs = BTreeMap::<(u32, u32), u64>::new();
+    for (set, pages) in view.sets.iter().zip(view.pages_per_set()) {
+        for (index, &left) in set.iter().enumerate() {
+            for &right in &set[index + 1..] {
+                *pairs.entry((left, right)).or_default() += pages;
+            }
+        }
+    }
+    let pair = |((left, right), pages): ((u32, u32), u64)| {
+        let [left, right] = [left, right].map(|tenant| &view.tenants[tenant as usize]);
+        Pair { pids: [left.pid, right.pid], names: [left.name.clone(), right.name.clone()], pages }
+    };
+    pairs.into_iter().map(pair).collect()
 }
 
 #[derive(Debug, Serialize)]
@@ -87,16 +107,10 @@ impl Report {
             }
         }
 
-        let mut pairs = BTreeMap::<(u32, u32), u64>::new();
         let mut used = BTreeMap::<u32, u64>::new();
         let mut together = BTreeMap::<(u32, u32), u64>::new();
         let mut pages_by_node_count = BTreeMap::new();
         for (set, pages) in view.sets.iter().zip(view.pages_per_set()) {
-            for (index, &left) in set.iter().enumerate() {
-                for &right in &set[index + 1..] {
-                    *pairs.entry((left, right)).or_default() += pages;
-                }
-            }
             let nodes: BTreeSet<u32> =
                 set.iter().filter_map(|&tenant| view.tenants[tenant as usize].node).collect();
             *pages_by_node_count.entry(nodes.len()).or_default() += pages;
@@ -116,13 +130,9 @@ impl Report {
                 .map(|(&(_, other), &pages)| (other, pages))
                 .collect(),
         });
-        let pairs = pairs.iter().map(|(&(left, right), &pages)| {
-            let [left, right] = [left, right].map(|tenant| &view.tenants[tenant as usize]);
-            Pair { pids: [left.pid, right.pid], names: [left.name.clone(), right.name.clone()], pages }
-        });
         Self {
             merged_pages: view.pages.len() as u64,
-            pairs: pairs.collect(),
+            pairs: pairs(view),
             nodes: nodes.collect(),
             pages_by_node_count,
             tenants,
