@@ -353,14 +353,8 @@ impl FromStr for Rate {
 }
 
 /// An interval.
-fn seconds(text: &str) -> Result<Duration, String> {
-    text.parse::<Seconds>().map(Seconds::duration)
-/// Seconds, at least one: less would only keep a CPU busy.
 pub fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<u64>() {
-        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
-        _ => Err(format!("{text:?} is no interval: write whole seconds, 1 or more")),
-    }
+    text.parse::<Seconds>().map(Seconds::duration)
 }
 
 #[cfg(test)]
