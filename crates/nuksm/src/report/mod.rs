@@ -34,6 +34,9 @@ pub struct ReportArgs {
 
 /// Writes the page, and the pictures.
 pub fn run(args: &ReportArgs) -> Result<ExitCode> {
+    if args.files.iter().any(|file| is_same(file, &args.output)) {
+        bail!("{} is a recording: let --output name another file", args.output.display());
+    }
     let mut recordings = args.files.iter().map(|path| Recording::read(path)).collect::<Result<Vec<_>>>()?;
     name_apart(&mut recordings, &args.files);
     if recordings.iter().all(|recording| recording.runs.is_empty()) {
@@ -53,6 +56,11 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
         output::print(&format!("wrote {count} pictures into {}\n", directory.display()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Are these two names of one file that exists?
+fn is_same(left: &Path, right: &Path) -> bool {
+    left.canonicalize().is_ok_and(|left| right.canonicalize().is_ok_and(|right| left == right))
 }
 
 /// Recordings are called by their files' names; by the whole path where two
@@ -94,6 +102,18 @@ fn paint(recordings: &[Recording], pictures: &[Picture], directory: &Path) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_recording_is_never_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ksm.jsonl");
+        std::fs::write(&path, "").unwrap();
+        let args =
+            ReportArgs { files: vec![path.clone()], output: dir.path().join("./ksm.jsonl"), png: None };
+        let message = run(&args).unwrap_err().to_string();
+        assert!(message.contains("is a recording: let --output name another file"), "{message}");
+        assert!(!is_same(&path, &dir.path().join("report.html")));
+    }
 
     #[test]
     fn recordings_of_one_name_are_told_apart_by_their_paths() {
