@@ -71,6 +71,10 @@ impl Sum {
     /// count that varies as much.
     #[must_use]
     pub fn total(&self, rate: f64) -> Figure {
+        if rate >= 1.0 {
+            // Rounding must not make bounds of what is known.
+            return Figure::exact(self.weight);
+        }
         let unit = if self.weight > 0.0 { self.squares / self.weight } else { 1.0 };
         let count = self.weight / unit;
         let spread = Z_SQUARED * (1.0 - rate);
