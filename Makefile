@@ -22,6 +22,7 @@ ifndef AT_ONCE
 .NOTPARALLEL:
 endif
 .PHONY: help demo test check unit kernel kernels kernel-deb kernel-check series engine selftests stress guest cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
+.PHONY: help demo test check unit kernel kernel-deb series engine selftests stress guest counter cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +32,7 @@ demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL
 
 test: check unit kernels ## run all tests: check, unit, stress, selftests, guest, engine, kernel-check
 	$(MAKE) --no-print-directory -j2 --output-sync=line AT_ONCE=2 NODES=4 $(MACHINE_TESTS)
+test: check unit engine guest counter ## run what is quick enough for each commit: check, unit, engine, guest, counter
 
 check: setup-test ## check format, lints and types
 	cargo fmt --all --check
@@ -81,6 +83,10 @@ guest: setup-test build ## run the program's tests in machines of two and four n
 	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4 -- $(GUEST_TESTS) -m "not cost"
 
 cost: setup-test build ## measure a pass over 1 GiB of merged pages, and serving 64 tenants
+counter: setup-test build ## test the counting of DRAM accesses, in a counting machine
+	$(ON_ENGINE) --count --nodes 2 --memory-mib 512 --output build/counter -- $(TESTS) lab/counter_tests
+
+cost: setup-test build ## measure a pass over 1 GiB of merged pages
 	$(IN_MACHINE) --nodes 2 --memory-mib 2048 --output build/cost -- $(GUEST_TESTS) -m cost
 	cat build/cost/*.json
 
@@ -88,9 +94,10 @@ bench: setup-test build ## measure the engine's index against stock's; QUICK=1 f
 	kernel=$$(kernel/build.sh um) && stock=$$(kernel/build.sh um-stock) && \
 	$(PYTHON) -m nuksmlab.bench index --kernel "$$kernel" --stock "$$stock" $(if $(QUICK),--quick)
 
-build: ## build the program and the tenant
+build: ## build the program, the tenant, the workloads and the counter
 	cargo build --locked --release
-	$(MAKE) --no-print-directory -C lab/tenant OUT=$(CURDIR)/build
+	for part in tenant workloads plugin; do \
+		$(MAKE) --no-print-directory -C lab/$$part OUT=$(CURDIR)/build || exit; done
 
 clean: ## remove what was built; fetched kernels stay in the cache
 	rm -rf build target

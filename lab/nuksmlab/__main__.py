@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from nuksmlab import accelerator, kernels, machine, paths, uml
+from nuksmlab import accelerator, counter, kernels, machine, paths, uml
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,6 +23,11 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--nodes", type=int, default=2)
     run.add_argument("--kernel", help="vmlinuz to boot; default: Debian's 6.12")
     run.add_argument("--append", default="", help="kernel arguments")
+    run.add_argument(
+        "--count",
+        action="store_true",
+        help="emulate, and count DRAM accesses between marks into counts.jsonl",
+    )
     umls = commands.add_parser("uml", help="in a User-Mode Linux kernel")
     umls.add_argument("--kernel", type=Path, required=True)
     for command in (run, umls):
@@ -53,14 +58,20 @@ def boot(arguments: argparse.Namespace) -> int:
         )
     kernel = kernels.find(arguments.kernel)
     paths.BUILD.mkdir(exist_ok=True)
+    shape = machine.Machine(arguments.nodes, arguments.memory_mib)
+    qemu_options = ""
+    if arguments.count:
+        (arguments.output / counter.COUNTS).unlink(missing_ok=True)
+        qemu_options = counter.qemu_options(shape, counter.Caches(), arguments.output)
     return machine.boot(
-        machine.Machine(arguments.nodes, arguments.memory_mib),
+        shape,
         kernel,
         arguments.command,
         arguments.output,
-        kvm=accelerator.kvm_works(kernel),
+        kvm=not arguments.count and accelerator.kvm_works(kernel),
         seconds=arguments.deadline,
         append=arguments.append,
+        qemu_options=qemu_options,
     )
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build"
 TENANT = BUILD / "tenant"
+WORKLOAD = BUILD / "workload"
+COUNTER = BUILD / "dram.so"
 NUKSM = REPOSITORY / "target" / "release" / "nuksm"
 
 

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One instance of a workload on one node, and the channel that controls it."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, TypedDict, cast
+
+from nuksmlab import numa, paths
+
+
+class WorkloadError(Exception):
+    """A workload ended, or said what it must not."""
+
+
+class Answer(TypedDict):
+    """What a workload says of one measured phase."""
+
+    operations: int
+    operation: str
+    checksum: str
+    seconds: float
+
+
+class Instance:
+    """Started with its data prepared; ends with the `with` block."""
+
+    def __init__(
+        self, name: str, number: int, node: int, kib: int, prefix: Sequence[str] = ()
+    ) -> None:
+        self.name = f"{name} {number}"
+        self.node = node
+        command = [str(paths.WORKLOAD), name, str(number), str(node), str(kib)]
+        self.process = subprocess.Popen(
+            [*prefix, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        ready = self._read()
+        self.pid = int(ready["pid"])
+        self.pages = int(ready["pages"])
+        self.at = int(ready["at"])
+
+    def _read(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise WorkloadError(f"{self.name} ended with {self.process.wait()}")
+        return cast(dict[str, Any], json.loads(line))
+
+    def send(self, command: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{command}\n")
+        self.process.stdin.flush()
+
+    def begin(self, operations: int) -> None:
+        """Starts a measured phase, whose answer `end` waits for."""
+        self.send(f"run {operations}")
+
+    def end(self) -> Answer:
+        return cast(Answer, self._read())
+
+    def run(self, operations: int) -> Answer:
+        self.begin(operations)
+        return self.end()
+
+    def pages_by_node(self) -> dict[int, int]:
+        """Where the kernel says this instance's shared data is."""
+        return numa.pages_by_node(self.pid, self.at)
+
+    def renice(self, nice: int) -> None:
+        os.setpriority(os.PRIO_PROCESS, self.pid, nice)
+
+    def __enter__(self) -> "Instance":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.send("quit")
+        else:
+            self.process.kill()
+        self.process.communicate()
+
+
+def run_here(name: str, kib: int, operations: int) -> Answer:
+    """The same on this machine, without merging: what the answer has to be."""
+    with Instance(name, 0, 0, kib) as instance:
+        return instance.run(operations)

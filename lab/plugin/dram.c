@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A plugin for QEMU's emulation that counts, for one tenant on each virtual
+ * CPU, the accesses to each node's memory that caches would not have answered.
+ *
+ * Virtual CPU i is node i's only one. It has a small cache of its own, and its
+ * node has a last-level cache; both hold data of all nodes' memory, as those
+ * of real machines do. Caches start empty at a start mark. Not modelled:
+ * fetching instructions, writing back, prefetching, and what a write on one
+ * node does to the other nodes' caches (tenants share what nobody writes).
+ *
+ * Between a start and a stop mark (mark.h) every translated block carries
+ * callbacks. Outside, only marks do: at the first start and the last stop all
+ * translated code is dropped, and translated anew with or without them.
+ *
+ * Arguments: out=FILE, to which each stop mark adds a line of JSON;
+ * node=BASE+BYTES for each node, in order, the addresses being those that QEMU
+ * reports; llc_kib= and llc_ways= of each node, l1_kib= and l1_ways= of each
+ * virtual CPU.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache.h"
+#include "mark.h"
+#include "qemu_plugin_api.h"
+
+#define MAX_NODES 16
+#define NO_TENANT -1
+
+/* Of one tenant, from its start mark on. */
+struct counts {
+	uint64_t instructions;
+	uint64_t loads;
+	uint64_t stores;
+	uint64_t l1_misses;
+	uint64_t node[MAX_NODES]; /* misses of the last-level cache */
+	uint64_t elsewhere; /* the same, outside the nodes' memory */
+};
+
+struct vcpu {
+	int tenant;
+	struct counts counts;
+	struct cache l1;
+	struct cache llc;
+};
+
+struct node {
+	uint64_t base;
+	uint64_t bytes;
+};
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
+
+static qemu_plugin_id_t plugin;
+static FILE *out;
+static struct node nodes[MAX_NODES];
+static unsigned int node_count;
+static struct vcpu vcpus[MAX_NODES];
+static unsigned int counting; /* virtual CPUs between marks */
+
+__attribute__((format(printf, 1, 2))) static void complain(const char *format,
+							   ...)
+{
+	char text[256];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	qemu_plugin_outs(text);
+	fprintf(stderr, "dram plugin: %s\n", text);
+}
+
+static void count_miss(struct counts *counts, uint64_t address)
+{
+	for (unsigned int node = 0; node < node_count; node++)
+		if (address - nodes[node].base < nodes[node].bytes) {
+			counts->node[node]++;
+			return;
+		}
+	counts->elsewhere++;
+}
+
+static void on_access(unsigned int index, qemu_plugin_meminfo_t info,
+		      uint64_t vaddr, void *data)
+{
+	struct vcpu *vcpu = &vcpus[index];
+	struct qemu_plugin_hwaddr *where;
+	uint64_t address;
+
+	(void)data;
+	if (vcpu->tenant == NO_TENANT)
+		return;
+	where = qemu_plugin_get_hwaddr(info, vaddr);
+	if (!where || qemu_plugin_hwaddr_is_io(where))
+		return;
+	if (qemu_plugin_mem_is_store(info))
+		vcpu->counts.stores++;
+	else
+		vcpu->counts.loads++;
+	address = qemu_plugin_hwaddr_phys_addr(where);
+	if (cache_access(&vcpu->l1, address >> LINE_SHIFT))
+		return;
+	vcpu->counts.l1_misses++;
+	if (!cache_access(&vcpu->llc, address >> LINE_SHIFT))
+		count_miss(&vcpu->counts, address);
+}
+
+static void on_block(unsigned int index, void *instructions)
+{
+	struct vcpu *vcpu = &vcpus[index];
+
+	if (vcpu->tenant != NO_TENANT)
+		vcpu->counts.instructions += (uintptr_t)instructions;
+}
+
+static void write_counts(unsigned int index)
+{
+	const struct counts *counts = &vcpus[index].counts;
+	uint64_t local = counts->node[index], remote = 0;
+
+	for (unsigned int node = 0; node < node_count; node++)
+		remote += counts->node[node];
+	remote -= local;
+	fprintf(out,
+		"{\"tenant\": %d, \"node\": %u, \"instructions\": %" PRIu64
+		", \"loads\": %" PRIu64 ", \"stores\": %" PRIu64
+		", \"l1_misses\": %" PRIu64 ", \"local\": %" PRIu64
+		", \"remote\": %" PRIu64 ", \"elsewhere\": %" PRIu64
+		", \"by_node\": [",
+		vcpus[index].tenant, index, counts->instructions, counts->loads,
+		counts->stores, counts->l1_misses, local, remote,
+		counts->elsewhere);
+	for (unsigned int node = 0; node < node_count; node++)
+		fprintf(out, "%s%" PRIu64, node ? ", " : "", counts->node[node]);
+	fprintf(out, "]}\n");
+	fflush(out);
+}
+
+static void retranslate(qemu_plugin_id_t id);
+
+static void start(unsigned int index, int tenant)
+{
+	struct vcpu *vcpu = &vcpus[index];
+
+	if (vcpu->tenant != NO_TENANT) {
+		complain("tenant %d starts where tenant %d has not stopped",
+			 tenant, vcpu->tenant);
+		return;
+	}
+	memset(&vcpu->counts, 0, sizeof(vcpu->counts));
+	cache_clear(&vcpu->l1);
+	cache_clear(&vcpu->llc);
+	vcpu->tenant = tenant;
+	if (!counting++)
+		qemu_plugin_reset(plugin, retranslate);
+}
+
+static void stop(unsigned int index, int tenant)
+{
+	struct vcpu *vcpu = &vcpus[index];
+
+	if (vcpu->tenant != tenant) {
+		complain("tenant %d stops on node %u, where it did not start",
+			 tenant, index);
+		return;
+	}
+	write_counts(index);
+	vcpu->tenant = NO_TENANT;
+	if (!--counting)
+		qemu_plugin_reset(plugin, retranslate);
+}
+
+static void on_mark(unsigned int index, void *data)
+{
+	uintptr_t number = (uintptr_t)data;
+	int tenant = number >> 8;
+
+	if ((number & 0xff) == MARK_START)
+		start(index, tenant);
+	else
+		stop(index, tenant);
+}
+
+static bool is_mark(const struct qemu_plugin_insn *insn, uint16_t *number)
+{
+	static const unsigned char nopl[] = { 0x0f, 0x1f, 0x80 };
+	const unsigned char *code = qemu_plugin_insn_data(insn);
+	uint16_t magic;
+
+	if (qemu_plugin_insn_size(insn) != MARK_BYTES ||
+	    memcmp(code, nopl, sizeof(nopl)))
+		return false;
+	memcpy(number, code + 3, sizeof(*number));
+	memcpy(&magic, code + 5, sizeof(magic));
+	return magic == MARK_MAGIC && *number >> 8 < MARK_TENANTS &&
+	       (*number & 0xff) <= MARK_STOP;
+}
+
+static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	size_t count = qemu_plugin_tb_n_insns(tb);
+	uint16_t number;
+
+	(void)id;
+	for (size_t i = 0; i < count; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+
+		if (is_mark(insn, &number))
+			qemu_plugin_register_vcpu_insn_exec_cb(
+				insn, on_mark, QEMU_PLUGIN_CB_NO_REGS,
+				(void *)(uintptr_t)number);
+		if (counting)
+			qemu_plugin_register_vcpu_mem_cb(
+				insn, on_access, QEMU_PLUGIN_CB_NO_REGS,
+				QEMU_PLUGIN_MEM_RW, NULL);
+	}
+	if (counting)
+		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block,
+						     QEMU_PLUGIN_CB_NO_REGS,
+						     (void *)count);
+}
+
+static void retranslate(qemu_plugin_id_t id)
+{
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+}
+
+struct options {
+	size_t l1_kib, l1_ways, llc_kib, llc_ways;
+};
+
+static bool add_node(const char *value)
+{
+	struct node *node = &nodes[node_count];
+
+	return node_count < MAX_NODES &&
+	       sscanf(value, "%" SCNu64 "+%" SCNu64, &node->base,
+		      &node->bytes) == 2 &&
+	       ++node_count;
+}
+
+static bool parse(const char *argument, struct options *options)
+{
+	char name[16], value[4096];
+
+	if (sscanf(argument, "%15[^=]=%4095[^\n]", name, value) != 2)
+		return false;
+	if (!strcmp(name, "out"))
+		return (out = fopen(value, "a"));
+	if (!strcmp(name, "node"))
+		return add_node(value);
+	if (!strcmp(name, "l1_kib"))
+		return (options->l1_kib = strtoul(value, NULL, 10));
+	if (!strcmp(name, "l1_ways"))
+		return (options->l1_ways = strtoul(value, NULL, 10));
+	if (!strcmp(name, "llc_kib"))
+		return (options->llc_kib = strtoul(value, NULL, 10));
+	if (!strcmp(name, "llc_ways"))
+		return (options->llc_ways = strtoul(value, NULL, 10));
+	return false;
+}
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
+					   const qemu_info_t *info, int argc,
+					   char **argv)
+{
+	struct options options = { 32, 8, 1024, 16 };
+
+	plugin = id;
+	for (int i = 0; i < argc; i++)
+		if (!parse(argv[i], &options)) {
+			complain("bad argument '%s'", argv[i]);
+			return -1;
+		}
+	if (!out || !info->system_emulation ||
+	    info->system.smp_vcpus != (int)node_count) {
+		complain("needs out=FILE, and node=BASE+BYTES for each CPU");
+		return -1;
+	}
+	for (unsigned int i = 0; i < node_count; i++) {
+		vcpus[i].tenant = NO_TENANT;
+		if (!cache_create(&vcpus[i].l1, options.l1_kib << 10,
+				  options.l1_ways) ||
+		    !cache_create(&vcpus[i].llc, options.llc_kib << 10,
+				  options.llc_ways)) {
+			complain("a cache's sets must be a power of two");
+			return -1;
+		}
+	}
+	retranslate(id);
+	return 0;
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Runs one of the workloads on one node. Says `ready` when its data lies in
+ * memory that the kernel may merge; then obeys its standard input, line by line:
+ *
+ *	run N	N operations, between marks for the plugin that counts
+ *	quit
+ *
+ * Each answer is a line of JSON.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../plugin/mark.h"
+#include "../tenant/node.h"
+#include "workload.h"
+
+#define PAGE_BYTES 4096UL
+
+static const struct workload *const workloads[] = { &random_access, &btree, &cg,
+						    &xsbench, &sweep };
+#define WORKLOADS (sizeof(workloads) / sizeof(workloads[0]))
+
+struct options {
+	const struct workload *workload;
+	unsigned int tenant;
+	int node;
+	size_t bytes;
+};
+
+__attribute__((noreturn, format(printf, 1, 2))) static void
+fail(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	fprintf(stderr, "workload: ");
+	vfprintf(stderr, format, arguments);
+	fprintf(stderr, "\n");
+	va_end(arguments);
+	exit(EXIT_FAILURE);
+}
+
+static unsigned long number(const char *text, unsigned long most)
+{
+	char *end;
+	unsigned long result = strtoul(text, &end, 10);
+
+	if (*end || end == text || result > most)
+		fail("'%s' is not a number up to %lu", text, most);
+	return result;
+}
+
+static const struct workload *find_workload(const char *name)
+{
+	for (size_t i = 0; i < WORKLOADS; i++)
+		if (!strcmp(name, workloads[i]->name))
+			return workloads[i];
+	fail("there is no workload '%s'", name);
+}
+
+static struct options parse_options(char **argv, int argc)
+{
+	if (argc != 5)
+		fail("usage: workload NAME TENANT NODE KIB");
+	return (struct options){
+		.workload = find_workload(argv[1]),
+		.tenant = number(argv[2], MARK_TENANTS - 1),
+		.node = number(argv[3], 63),
+		.bytes = number(argv[4], 1UL << 32) << 10,
+	};
+}
+
+static void *map_shared(const struct options *options)
+{
+	void *shared;
+
+	if (node_bind_cpus(options->node) ||
+	    node_bind_memory(options->node))
+		fail("cannot bind to node %d: %s", options->node,
+		     strerror(errno));
+	shared = mmap(NULL, options->bytes, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		fail("cannot map %zu KiB: %s", options->bytes >> 10,
+		     strerror(errno));
+	/* A kernel without huge pages, or without merging, does not know these. */
+	if (madvise(shared, options->bytes, MADV_NOHUGEPAGE) && errno != EINVAL)
+		fail("MADV_NOHUGEPAGE: %s", strerror(errno));
+	if (madvise(shared, options->bytes, MADV_MERGEABLE) && errno != EINVAL)
+		fail("MADV_MERGEABLE: %s", strerror(errno));
+	return shared;
+}
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
+static void run(const struct options *options, const char *argument)
+{
+	uint64_t operations = number(argument, UINT32_MAX);
+	uint64_t checksum;
+	double began;
+
+	began = now();
+	mark(MARK_START, options->tenant);
+	checksum = options->workload->run(operations);
+	mark(MARK_STOP, options->tenant);
+	printf("{\"operations\": %" PRIu64 ", \"operation\": \"%s\", "
+	       "\"checksum\": \"%016" PRIx64 "\", \"seconds\": %.6f}\n",
+	       operations, options->workload->operation, checksum,
+	       now() - began);
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = parse_options(argv, argc);
+	void *shared = map_shared(&options);
+	size_t used = options.workload->prepare(shared, options.bytes);
+	char *line = NULL, *argument;
+	size_t capacity = 0;
+
+	if (!used)
+		fail("cannot prepare %zu KiB", options.bytes >> 10);
+	prctl(PR_SET_NAME, options.workload->name);
+	printf("{\"pid\": %d, \"pages\": %zu, \"at\": %lu}\n", getpid(),
+	       (used + PAGE_BYTES - 1) / PAGE_BYTES, (unsigned long)shared);
+	fflush(stdout);
+	while (getline(&line, &capacity, stdin) > 0) {
+		strtok(line, " \n");
+		argument = strtok(NULL, " \n");
+		if (!strcmp(line, "quit"))
+			break;
+		if (strcmp(line, "run") || !argument)
+			fail("'%s' is no command", line);
+		run(&options, argument);
+	}
+	free(line);
+	return EXIT_SUCCESS;
+}
