@@ -95,7 +95,7 @@ def test_what_fits_the_first_cache_misses_nothing_twice() -> None:
 
 def test_each_load_and_instruction_is_counted() -> None:
     few, many = (count(0, LARGE_KIB, passes) for passes in (1, 5))
-    added = {name: many[name] - few[name] for name in ("loads", "instructions")}  # type: ignore[literal-required]
+    added = {name: many[name] - few[name] for name in ("loads", "instructions")}
     loads = 4 * lines(LARGE_KIB)
     assert added["loads"] == pytest.approx(loads, rel=NOISE)
     # The loop adds, steps, compares and jumps, however it is compiled.

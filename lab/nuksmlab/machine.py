@@ -82,6 +82,7 @@ def vng_command(  # noqa: PLR0913 (as for boot)
     kernel: Path,
     kvm: bool,
     output: Path,
+    *,
     append: str = "",
     qemu_options: str = "",
 ) -> list[str]:
@@ -215,5 +216,7 @@ def boot(  # noqa: PLR0913 (each says another thing about the run)
     """Runs the command in the machine; returns its exit status."""
     output = output.absolute()
     prepare(command, output)
-    command_line = vng_command(machine, kernel, kvm, output, append, qemu_options)
+    command_line = vng_command(
+        machine, kernel, kvm, output, append=append, qemu_options=qemu_options
+    )
     return run(command_line, output, seconds, quiet)

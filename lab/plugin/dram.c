@@ -225,8 +225,25 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 						     (void *)count);
 }
 
+/*
+ * While an instruction's helper function runs, the virtual CPU points to that
+ * instruction's callbacks. QEMU 7.2 leaves it so if the instruction ends a block,
+ * as a return from an interrupt does. When translated code is dropped, the
+ * callbacks are freed, and the next helper would call what is there then: QEMU
+ * then stopped with "code should not be reached", in one boot of two.
+ */
+static void forget_dropped_callbacks(qemu_plugin_id_t id)
+{
+	(void)id;
+	if (!qemu_get_cpu || !qemu_plugin_disable_mem_helpers)
+		return;
+	for (unsigned int i = 0; i < node_count; i++)
+		qemu_plugin_disable_mem_helpers(qemu_get_cpu(i));
+}
+
 static void retranslate(qemu_plugin_id_t id)
 {
+	qemu_plugin_register_flush_cb(id, forget_dropped_callbacks);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
 }
 

@@ -86,4 +86,15 @@ uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *address);
 
 void qemu_plugin_outs(const char *text);
 
+/* Called when translated code was dropped, and with it what callbacks it had. */
+void qemu_plugin_register_flush_cb(qemu_plugin_id_t id,
+				   qemu_plugin_simple_cb_t cb);
+
+/*
+ * No part of the interface, but of QEMU 7.2; see forget_dropped_callbacks().
+ * Later versions, which do not need it, do not have both.
+ */
+__attribute__((weak)) void *qemu_get_cpu(int index);
+__attribute__((weak)) void qemu_plugin_disable_mem_helpers(void *cpu);
+
 #endif

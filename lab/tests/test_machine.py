@@ -86,7 +86,11 @@ def test_reports_of_the_debug_kernel_are_faults(tmp_path: Path, line: str) -> No
 
 def test_kernel_arguments_are_appended() -> None:
     command = machine.vng_command(
-        machine.Machine(1, 512), Path("/k/vmlinuz"), True, Path("/out"), "a=1 b=2"
+        machine.Machine(1, 512),
+        Path("/k/vmlinuz"),
+        True,
+        Path("/out"),
+        append="a=1 b=2",
     )
     assert command[command.index("--append") + 1] == "a=1 b=2"
 

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The paper's evaluation (nuKSM, PACT 2021, section V), reproduced.
+
+experiments  all of them
+fairness/    Figures 3 and 6, Table II
+priority/    Figures 4 and 7, Table III
+nodes/       four nodes: IV-E
+
+extent       how much of each workload; configurations; parts, one boot each
+trial        one trial, and what was observed of it
+guest        the trials, inside the machine
+runner       boots; what was observed is kept, and not run again
+model        from counted accesses to run times, and to fairness
+section      tables, pictures and checks
+report       as HTML and CSV
+__main__     the part on the host
+"""

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Reproduces the paper's figures and tables, and writes a report on them.
+
+What was run before from the same inputs is kept. The report is made of all that
+is there, even if only one experiment was asked for.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from nuksmlab import kernels, machine, paths
+from nuksmlab.paper import experiments, extent, model, report, runner
+from nuksmlab.paper.extent import Extent
+from nuksmlab.paper.model import Hardware
+from nuksmlab.paper.runner import Complete
+from nuksmlab.paper.section import Section
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="nuksmlab.paper",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = [experiment.name for experiment in experiments.ALL]
+    parser.add_argument("--experiment", choices=names, help="default: all")
+    parser.add_argument("--quick", action="store_true", help="small, for a few minutes")
+    parser.add_argument("--kernel", default="nuksm", help="default: ours")
+    parser.add_argument(
+        "--hardware",
+        type=Path,
+        default=model.PAPERS_MACHINE,
+        help="latencies to model run times with, as TOML; default: the paper's",
+    )
+    parser.add_argument(
+        "--report", action="store_true", help="only that, from what is there"
+    )
+    return parser.parse_args()
+
+
+def run(output: Path, size: Extent, only: str | None, kernel: Path) -> None:
+    for experiment in experiments.ALL:
+        if only in (None, experiment.name):
+            for part in experiment.parts(size):
+                runner.run(part, kernel, output / "raw" / part.name)
+
+
+def make_report(output: Path, size: Extent, hardware: Hardware) -> list[Section]:
+    sections: list[Section] = []
+    missing: list[str] = []
+    kept: dict[str, Complete] = {}
+    for experiment in experiments.ALL:
+        results = []
+        for part in experiment.parts(size):
+            directory = output / "raw" / part.name
+            if done := runner.completed(directory):
+                kept[part.name] = done
+                results += list(runner.read(directory))
+            else:
+                missing.append(part.name)
+        if results:
+            sections.append(experiment.section(results, hardware))
+    print(report.write(output, sections, missing, kept, hardware))
+    return sections
+
+
+def verdict(sections: list[Section]) -> int:
+    checks = [check for section in sections for check in section.checks]
+    failed = [check for check in checks if not check.holds]
+    for check in failed:
+        print(
+            f"paper: {check.what}: {check.found}, wanted {check.goal}", file=sys.stderr
+        )
+    print(f"{len(checks) - len(failed)} of {len(checks)} goals hold")
+    return 1 if failed else 0
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    size = extent.QUICK if arguments.quick else extent.FULL
+    output = paths.BUILD / ("paper-quick" if arguments.quick else "paper")
+    output.mkdir(parents=True, exist_ok=True)
+    try:
+        hardware = model.read_hardware(arguments.hardware)
+        if not arguments.report:
+            kernel = kernels.find(arguments.kernel)
+            run(output, size, arguments.experiment, kernel)
+        return verdict(make_report(output, size, hardware))
+    except (kernels.KernelError, machine.MachineError, OSError) as error:
+        print(f"paper: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

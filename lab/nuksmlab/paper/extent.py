@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How much of each workload is run: data, caches and operations go together."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nuksmlab.counter import Caches
+from nuksmlab.machine import Machine
+from nuksmlab.paper.trial import Place, Trial
+
+WORKLOADS = ("xsbench", "btree", "cg", "random_access")
+
+
+@dataclass(frozen=True)
+class Extent:
+    name: str
+    kib: int  # of shared data, of each instance
+    caches: Caches
+    operations: Mapping[str, int]
+    repetitions: int
+
+
+# The paper's data are 115 to 450 times as large as its machine's last-level cache.
+FULL = Extent(
+    "full",
+    65536,
+    Caches(llc_kib=512),
+    {"random_access": 1_000_000, "btree": 200_000, "xsbench": 20_000, "cg": 2},
+    3,
+)
+QUICK = Extent(
+    "quick",
+    16384,
+    Caches(llc_kib=128),
+    {"random_access": 300_000, "btree": 60_000, "xsbench": 6_000, "cg": 2},
+    1,
+)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A way to merge, by its name in the tables."""
+
+    name: str
+    placement: str
+    index: str = "checksum"
+    corrected: str = ""
+
+
+OFF = Configuration("KSM off", "off")
+# The same kernel without what the engine adds: one tree, ordered by content.
+STOCK = Configuration("KSM", "first", "content")
+NUKSM = Configuration("nuKSM", "fair")
+CORRECTED = Configuration("KSM + nuksm place", "first", "content", corrected="fair")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one boot of one machine measures."""
+
+    name: str
+    machine: Machine
+    caches: Caches
+    trials: list[Trial]
+
+
+def trial(
+    extent: Extent,
+    workload: str,
+    configuration: Configuration,
+    instances: list[Place],
+    **other: int,
+) -> Trial:
+    return {
+        "configuration": configuration.name,
+        "workload": workload,
+        "kib": other.get("kib", extent.kib),
+        "operations": extent.operations[workload],
+        "placement": configuration.placement,
+        "index": configuration.index,
+        "corrected": configuration.corrected,
+        "instances": instances,
+        "stages": other.get("stages", 1),
+        "repetition": other.get("repetition", 0),
+    }
+
+
+def interleaved(
+    extent: Extent,
+    workload: str,
+    configurations: Iterable[Configuration],
+    instances: list[Place],
+) -> list[Trial]:
+    """All configurations once, then all of them again."""
+    several = list(configurations)
+    return [
+        trial(extent, workload, configuration, instances, repetition=repetition)
+        for repetition in range(extent.repetitions)
+        for configuration in several
+    ]

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The trials of plan.json, on the machine's own nodes, into observed.jsonl."""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from nuksmlab import program, wait
+from nuksmlab.ksm import MERGE_SECONDS, Ksm
+from nuksmlab.paper.trial import Observed, Trial
+from nuksmlab.workload import Answer, Instance
+
+OUTPUT = Path(os.environ["NUKSM_OUTPUT"])
+# While instances start, ksmd runs, as it would on a host, but merges nothing yet.
+# It is in the first one's memory when the second one comes, which for this
+# reason it will always look at first: so it was in the paper.
+CRAWL = {"pages_to_scan": 1, "sleep_millisecs": 200}
+# So slow that it can be stopped half-way.
+SLOW = {"pages_to_scan": 64, "sleep_millisecs": 5}
+
+
+def configure(ksm: Ksm, trial: Trial) -> None:
+    """Nothing is merged or tracked now: the index may change."""
+    if trial["placement"] == "off":
+        return
+    ksm.write_text("placement", trial["placement"])
+    ksm.write_text("index", trial["index"])
+    ksm.write("kib_per_tree", 0 if trial["index"] == "content" else 256)
+    ksm.set_speed(CRAWL)
+    ksm.start()
+
+
+def merge(ksm: Ksm, trial: Trial, instances: Sequence[Instance]) -> None:
+    ksm.merge(sum(instance.pages for instance in instances))
+    if trial["corrected"]:
+        program.place_once(trial["corrected"])
+        ksm.settle()
+    # Merged pages stay; ksmd's own accesses are not part of what is measured.
+    ksm.stop()
+
+
+def merge_part(ksm: Ksm, mappings: float) -> None:
+    ksm.set_speed(SLOW)
+    ksm.start()
+    wait.until(
+        lambda: ksm.merged() >= mappings,
+        lambda: f"{mappings:.0f} merged mappings; counters are {ksm.counters()}",
+        MERGE_SECONDS,
+        poll=0.02,
+    )
+    ksm.stop()
+
+
+def run_all(instances: Sequence[Instance], operations: int) -> list[Answer]:
+    """At the same time, except those that share a node's only CPU."""
+    answers: dict[int, Answer] = {}
+    waiting = dict(enumerate(instances))
+    while waiting:
+        together = {one.node: number for number, one in reversed(waiting.items())}
+        for number in sorted(together.values()):
+            waiting[number].begin(operations)
+        for number in sorted(together.values()):
+            answers[number] = waiting.pop(number).end()
+    return [answers[number] for number in sorted(answers)]
+
+
+def measure(ksm: Ksm, trial: Trial, instances: Sequence[Instance]) -> Observed:
+    pages = [instance.pages_by_node() for instance in instances]
+    counters = ksm.counters()
+    answers = run_all(instances, trial["operations"])
+    return {
+        "trial": trial,
+        "pages_shared": counters["pages_shared"],
+        "pages_sharing": counters["pages_sharing"],
+        "instances": [
+            {
+                **place,
+                "pages": instance.pages,
+                "pages_by_node": {str(node): found[node] for node in sorted(found)},
+                "answer": answer,
+            }
+            for place, instance, found, answer in zip(
+                trial["instances"], instances, pages, answers, strict=True
+            )
+        ],
+    }
+
+
+def carry_out(ksm: Ksm, trial: Trial) -> Iterator[Observed]:
+    ksm.unmerge()
+    configure(ksm, trial)
+    with ExitStack() as stack:
+        instances = []
+        for number, place in enumerate(trial["instances"]):
+            instance = Instance(trial["workload"], number, place["node"], trial["kib"])
+            instances.append(stack.enter_context(instance))
+            instance.renice(place["nice"])
+        mappings = sum(instance.pages for instance in instances)
+        for stage in range(1, trial["stages"]):
+            yield measure(ksm, trial, instances)
+            merge_part(ksm, mappings * stage / (trial["stages"] - 1) - 1)
+        if trial["placement"] != "off":
+            merge(ksm, trial, instances)
+        yield measure(ksm, trial, instances)
+
+
+def progress(number: int, total: int, observed: Observed, took: float) -> str:
+    trial = observed["trial"]
+    nodes = [instance["pages_by_node"] for instance in observed["instances"]]
+    return (
+        f"  {number}/{total}  {trial['workload']:13}  {trial['configuration']:18}  "
+        f"{observed['pages_sharing']:6} pages saved, pages by node {nodes}, "
+        f"{took:.0f} s"
+    )
+
+
+def main() -> None:
+    ksm = Ksm()
+    trials: list[Trial] = json.loads((OUTPUT / "plan.json").read_text())
+    with (OUTPUT / "observed.jsonl").open("w") as lines:
+        for number, trial in enumerate(trials, 1):
+            began = time.monotonic()
+            for observed in carry_out(ksm, trial):
+                lines.write(f"{json.dumps(observed)}\n")
+                lines.flush()
+                took = time.monotonic() - began
+                print(progress(number, len(trials), observed, took), flush=True)
+    ksm.unmerge()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Figures 4 and 7 and Table III, from the results; the goals."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from matplotlib.figure import Figure as Canvas
+
+from nuksmlab.paper import model
+from nuksmlab.paper.extent import STOCK
+from nuksmlab.paper.model import Hardware
+from nuksmlab.paper.priority import plan
+from nuksmlab.paper.priority.plan import BY_PRIORITY, CORRECTED, NicePair
+from nuksmlab.paper.section import (
+    MEASURED,
+    MODELLED,
+    PUBLISHED,
+    UNKNOWN,
+    Check,
+    Column,
+    Grouped,
+    Picture,
+    Row,
+    Section,
+    Table,
+    answers,
+    at_least,
+    at_most,
+    grouped,
+    number,
+    raw,
+    workloads,
+)
+from nuksmlab.paper.trial import Result, local_pages_percent, merged_share
+
+TITLE = "Figures 4 and 7, Table III: priorities"
+PLACED = (BY_PRIORITY, CORRECTED)
+POINT = 1.0
+
+
+def pairs() -> list[NicePair]:
+    return plan.published()["table_3"]
+
+
+def local_percent(results: Sequence[Result]) -> list[float]:
+    """Of each instance's merged pages, over the repetitions."""
+    columns = zip(*(result["instances"] for result in results), strict=True)
+    return [statistics.mean(map(local_pages_percent, column)) for column in columns]
+
+
+def table_3(groups: Grouped) -> Table:
+    columns = [Column("workload"), Column("configuration"), Column("nice: VM-0, VM-1")]
+    for instance in (0, 1):
+        columns += [
+            Column(f"local %, VM-{instance}: {BY_PRIORITY.name}", MEASURED),
+            Column(CORRECTED.name, MEASURED),
+            Column("nuKSM", PUBLISHED),
+        ]
+    rows = []
+    for workload in workloads(groups):
+        for pair in pairs():
+            found = [
+                groups[workload, plan.named(configuration, pair).name]
+                for configuration in PLACED
+            ]
+            cells = [workload, pair["name"], "{}, {}".format(*pair["nice"])]
+            for instance in (0, 1):
+                cells += [number(local_percent(some)[instance], 1) for some in found]
+                cells.append(number(pair["local_percent"][instance], 0))
+            rows.append(Row(cells, raw(*found)))
+    title = "Table III: merged pages that are local, by priority"
+    return Table("table-3", title, columns, rows)
+
+
+def normalized(
+    groups: Grouped, hardware: Hardware, workload: str, name: str
+) -> list[float]:
+    """To instance 0 with KSM."""
+    stock = model.mean_seconds(groups[workload, STOCK.name], hardware)[0]
+    return [
+        time / stock for time in model.mean_seconds(groups[workload, name], hardware)
+    ]
+
+
+def shorter_percent(times: Sequence[float]) -> float:
+    """By how much instance 0's time is below instance 1's."""
+    return 100 * (1 - times[0] / times[1])
+
+
+def figure_7(groups: Grouped, hardware: Hardware) -> Table:
+    columns = [
+        Column("workload"),
+        Column("configuration"),
+        Column("instance 0", MODELLED),
+        Column("instance 1", MODELLED),
+        Column("instance 0 shorter by, %", MODELLED),
+        Column("shorter by, %", PUBLISHED),
+    ]
+    known = plan.published()["figure_7"]
+    rows = []
+    for workload in workloads(groups):
+        names = {"KSM": STOCK.name} | {
+            pair["name"]: plan.named(BY_PRIORITY, pair).name for pair in pairs()
+        }
+        for shown, name in names.items():
+            times = normalized(groups, hardware, workload, name)
+            paper = known.get(workload) if shown == "C-10:1" else None
+            rows.append(
+                Row(
+                    [
+                        workload,
+                        shown,
+                        *map(number, times),
+                        number(shorter_percent(times), 1),
+                        number(paper, 0),
+                    ],
+                    raw(groups[workload, name]),
+                )
+            )
+    mysql = ["mysql", "C-10:1", UNKNOWN, UNKNOWN, UNKNOWN, number(known["mysql"], 0)]
+    rows.append(Row(mysql, []))
+    title = "Figure 7: run time by priority, normalized to instance 0 with KSM"
+    return Table("figure-7", title, columns, rows)
+
+
+def throughput(
+    results: Sequence[Result], hardware: Hardware
+) -> Iterator[tuple[float, list[float]]]:
+    """Percent merged; each instance's throughput relative to its own unmerged."""
+    before = model.mean_seconds(results[:1], hardware)
+    for result in results:
+        times = model.mean_seconds([result], hardware)
+        relative = [first / now for first, now in zip(before, times, strict=True)]
+        yield 100 * merged_share(result), relative
+
+
+def figure_4(groups: Grouped, hardware: Hardware) -> Table:
+    columns = [
+        Column("configuration"),
+        Column("merged, %", MEASURED),
+        Column(f"instance 0, nice {plan.SUBVERTED_NICES[0]}", MODELLED),
+        Column(f"instance 1, nice {plan.SUBVERTED_NICES[1]}", MODELLED),
+        Column("instance 1's fall in the end, %", MODELLED),
+        Column("fall, %", PUBLISHED),
+    ]
+    rows = []
+    for configuration in (STOCK, BY_PRIORITY):
+        results = groups["btree", configuration.name]
+        series = list(throughput(results, hardware))
+        for number_, (result, (merged, relative)) in enumerate(
+            zip(results, series, strict=True), 1
+        ):
+            last = number_ == len(series)
+            fall = number(100 * (1 - relative[1]), 1) if last else UNKNOWN
+            paper = (
+                f"over {plan.published()['figure_4']['drop_percent']:.0f}"
+                if last and configuration == STOCK
+                else UNKNOWN
+            )
+            cells = [configuration.name, number(merged, 0), *map(number, relative)]
+            rows.append(Row([*cells, fall, paper], [result["raw"]]))
+    title = "Figure 4: BTree's throughput while pages are merged, relative to unmerged"
+    return Table("figure-4", title, columns, rows)
+
+
+def draw_throughput(groups: Grouped, hardware: Hardware, canvas: Canvas) -> None:
+    several = canvas.subplots(1, 2, sharey=True)
+    for axes, configuration in zip(several, (STOCK, BY_PRIORITY), strict=True):
+        series = list(throughput(groups["btree", configuration.name], hardware))
+        for instance, nice in enumerate(plan.SUBVERTED_NICES):
+            axes.plot(
+                [merged for merged, _ in series],
+                [relative[instance] for _, relative in series],
+                "o-",
+                label=f"instance {instance}, nice {nice}",
+            )
+        axes.set_title(configuration.name)
+        axes.set_xlabel("merged, %")
+        axes.set_ylim(0.5, 1.05)
+        axes.grid(alpha=0.3)
+    several[0].set_ylabel("throughput relative to unmerged")
+    several[0].legend()
+
+
+def draw_times(groups: Grouped, hardware: Hardware, canvas: Canvas) -> None:
+    names = workloads(groups)
+    several = canvas.subplots(1, len(names), sharey=True, squeeze=False)[0]
+    shown = [(pair["name"], plan.named(BY_PRIORITY, pair).name) for pair in pairs()]
+    shown.insert(0, ("KSM", STOCK.name))
+    for axes, workload in zip(several, names, strict=True):
+        for instance in (0, 1):
+            axes.bar(
+                [position + (instance - 0.5) * 0.4 for position in range(len(shown))],
+                [
+                    normalized(groups, hardware, workload, name)[instance]
+                    for _, name in shown
+                ],
+                0.38,
+                label=f"instance {instance}",
+            )
+        axes.set_xticks(range(len(shown)), [name for name, _ in shown], rotation=20)
+        axes.set_title(workload)
+        axes.grid(axis="y", alpha=0.3)
+    several[0].set_ylabel("run time, normalized")
+    several[0].legend(fontsize="small")
+
+
+def share_checks(groups: Grouped) -> Iterator[Check]:
+    for workload in workloads(groups):
+        for pair in pairs():
+            for configuration in PLACED:
+                name = plan.named(configuration, pair).name
+                off = [
+                    abs(local_percent([result])[instance] - published)
+                    for result in groups[workload, name]
+                    for instance, published in enumerate(pair["local_percent"])
+                ]
+                yield at_most(
+                    f"{workload}, {name}: points off the published share",
+                    max(off),
+                    POINT,
+                )
+
+
+def throughput_checks(groups: Grouped, hardware: Hardware) -> Iterator[Check]:
+    falls = {
+        configuration: 100
+        * (
+            1
+            - list(throughput(groups["btree", configuration.name], hardware))[-1][1][1]
+        )
+        for configuration in (STOCK, BY_PRIORITY)
+    }
+    yield at_least(
+        "KSM subverts priority: the favoured instance's throughput falls, in %",
+        falls[STOCK],
+        plan.published()["figure_4"]["drop_percent"],
+        1,
+    )
+    yield at_most(
+        "nuKSM keeps priority: the same fall, in %", falls[BY_PRIORITY], 5.0, 1
+    )
+
+
+INTRODUCTION = [
+    "The same two instances with nice values; nuKSM and nuksm place give each a part "
+    "of the merged pages in proportion to 1/(nice + 21). The paper runs MySQL, too.",
+    "Figure 4's horizontal axis is time in the paper. Here KSM is stopped after each "
+    "quarter of its work, and throughput is measured then. The lowest priority is "
+    "nice 19, where the paper says 20, which Linux does not have.",
+]
+
+
+def split(results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
+    """The five pairs; the throughput."""
+    staged = [result["trial"]["stages"] > 1 for result in results]
+    several = list(zip(results, staged, strict=True))
+    return [r for r, s in several if not s], [r for r, s in several if s]
+
+
+def section(results: Sequence[Result], hardware: Hardware) -> Section:
+    by_pair, by_stage = split(results)
+    groups, stages = grouped(by_pair), grouped(by_stage)
+    tables, pictures, checks = [], [], [answers(results)]
+    if stages:
+        tables.append(figure_4(stages, hardware))
+        draw = partial(draw_throughput, stages, hardware)
+        caption = "As Figure 4: BTree's throughput while KSM merges (modelled)"
+        pictures.append(Picture("figure-4", caption, draw))
+        checks += throughput_checks(stages, hardware)
+    if groups:
+        tables += [table_3(groups), figure_7(groups, hardware)]
+        draw = partial(draw_times, groups, hardware)
+        caption = "As Figure 7: run times by priority (modelled)"
+        pictures.append(Picture("figure-7", caption, draw))
+        checks += share_checks(groups)
+    return Section(TITLE, INTRODUCTION, tables, pictures, checks)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""report.html, a CSV for each table, and the pictures."""
+
+import csv
+import html
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from nuksmlab.paper import section as parts
+from nuksmlab.paper.model import Hardware
+from nuksmlab.paper.runner import Complete
+from nuksmlab.paper.section import Check, Row, Section, Table
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto;
+       padding: 0 1rem; color: #222; }
+table { border-collapse: collapse; margin: 0.7rem 0 1.5rem; font-size: 13px; }
+th, td { border: 1px solid #ccc; padding: 0.2rem 0.5rem; text-align: right;
+         vertical-align: bottom; }
+th:first-child, td.name { text-align: left; }
+th small { display: block; font-weight: normal; }
+.measured { background: #e6f4e6; } .modelled { background: #fdf3d8; }
+.published { background: #e3ecfa; }
+.no { background: #f9d6d5; font-weight: bold; }
+img { max-width: 100%; } figcaption { font-size: 13px; color: #555; }
+figure { margin: 0.5rem 0 1.5rem; } code { font-size: 13px; }
+"""
+
+LEGEND = """
+<p>Each cell says by its colour what it is:</p>
+<table>
+<tr><td class="name measured">measured</td><td class="name">here, in an emulated
+machine: where the kernel keeps pages, what merging saved, and DRAM accesses, which
+the emulator counts behind caches that are modelled</td></tr>
+<tr><td class="name modelled">modelled</td><td class="name">from what was measured:
+run time = instructions at their rate + accesses at their node's latency (or
+bandwidth, where that takes longer). Emulated nodes have no latency of their
+own</td></tr>
+<tr><td class="name published">published</td><td class="name">in the paper:
+<i>nuKSM: NUMA-aware Memory De-duplication on Multi-socket Servers</i>, PACT
+2021</td></tr>
+</table>
+"""
+
+DIFFERENCES = (
+    "Sizes: the paper's instances have 2.8 to 20 GiB, ours as many MiB as the rows "
+    "below say, and the last-level cache is smaller by about as much. Savings "
+    "compare as a share of the footprint only.",
+    "Instances are processes that mark their data mergeable; the paper's are virtual "
+    "machines, all of whose memory is mergeable, the operating system's included.",
+    "One thread for each instance, and an access waits for the one before: nothing "
+    "hides latency. A real processor overlaps and prefetches, so that differences "
+    "here are nearer to the ratio of the latencies (139/89 = 1.56) than there.",
+    "Merging is complete, and ksmd stopped, when an instance is measured; in the "
+    "paper KSM works meanwhile.",
+    "Not counted: fetching instructions, walking page tables, writing back.",
+    "MySQL is not run here; its published figures stand alone.",
+)
+
+
+def write_csv(directory: Path, table: Table) -> None:
+    with (directory / f"{table.name}.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        heads = (
+            f"{column.name} ({column.kind})" if column.kind else column.name
+            for column in table.columns
+        )
+        writer.writerow([*heads, "raw samples"])
+        for row in table.rows:
+            writer.writerow([*row.cells, " ".join(row.raw)])
+
+
+def source(row: Row) -> str:
+    """A link to the file; the lines in it."""
+    files: dict[str, list[str]] = {}
+    for entry in row.raw:
+        name, _, line = entry.partition("#")
+        files.setdefault(name, []).append(line)
+    return "; ".join(
+        f'<a href="{name}">{Path(name).parent.name}</a>, lines {", ".join(lines)}'
+        for name, lines in files.items()
+    )
+
+
+def html_table(table: Table) -> Iterator[str]:
+    yield f"<h3>{html.escape(table.title)}</h3><table><tr>"
+    for column in table.columns:
+        kind = f"<small>{column.kind}</small>" if column.kind else ""
+        yield f'<th class="{column.kind}">{html.escape(column.name)}{kind}</th>'
+    yield "<th>raw samples</th></tr>"
+    for row in table.rows:
+        yield "<tr>"
+        for cell, column in zip(row.cells, table.columns, strict=True):
+            yield f'<td class="{column.kind or "name"}">{html.escape(cell)}</td>'
+        yield f'<td class="name">{source(row)}</td></tr>'
+    yield f'</table><p>The same as <a href="{table.name}.csv">{table.name}.csv</a></p>'
+
+
+def html_checks(checks: Sequence[Check]) -> Iterator[str]:
+    yield "<table><tr><th>goal</th><th>wanted</th><th>found</th><th>holds</th></tr>"
+    for check in checks:
+        cells = (check.what, check.goal, check.found)
+        texts = "".join(f'<td class="name">{html.escape(cell)}</td>' for cell in cells)
+        verdict = "<td>yes</td>" if check.holds else '<td class="no">NO</td>'
+        yield f"<tr>{texts}{verdict}</tr>"
+    yield "</table>"
+
+
+def html_section(section: Section) -> Iterator[str]:
+    yield f"<h2>{html.escape(section.title)}</h2>"
+    for paragraph in section.paragraphs:
+        yield f"<p>{html.escape(paragraph)}</p>"
+    for picture in section.pictures:
+        yield (
+            f'<figure><img src="{picture.name}.png" alt="">'
+            f"<figcaption>{html.escape(picture.caption)}</figcaption></figure>"
+        )
+    for table in section.tables:
+        yield from html_table(table)
+    yield f"<h3>Goals</h3>{summary(section.checks)}<details><summary>each</summary>"
+    yield from html_checks(section.checks)
+    yield "</details>"
+
+
+def summary(checks: Sequence[Check]) -> str:
+    failed = [check for check in checks if not check.holds]
+    if not failed:
+        return f"<p>All {len(checks)} hold.</p>"
+    listed = "".join(
+        f'<li class="no">{html.escape(f"{c.what}: {c.found}, wanted {c.goal}")}</li>'
+        for c in failed
+    )
+    return f"<p>{len(failed)} of {len(checks)} do not hold:</p><ul>{listed}</ul>"
+
+
+def html_provenance(kept: Mapping[str, Complete]) -> Iterator[str]:
+    yield "<h2>What was run, and by what</h2><table><tr>"
+    heads = ("part", "command", "machine", "caches", "kernel", "QEMU", "host")
+    for head in (*heads, "programs (sha256)", "work", "seconds", "finished"):
+        yield f"<th>{head}</th>"
+    yield "</tr>"
+    for name, done in kept.items():
+        caches = ", ".join(f"{key} {value}" for key, value in done["caches"].items())
+        programs = ", ".join(
+            f"{key} {value}" for key, value in done["programs"].items()
+        )
+        cells = (
+            *(done["command"], done["machine"], caches, done["kernel"], done["qemu"]),
+            *(done["host"], programs, "; ".join(done["expected"])),
+            *(f"{done['seconds']:.0f}", done["finished"]),
+        )
+        texts = "".join(f'<td class="name">{html.escape(cell)}</td>' for cell in cells)
+        yield f'<tr><td class="name"><a href="raw/{name}/">{name}</a></td>{texts}</tr>'
+    yield "</table>"
+
+
+def html_hardware(hardware: Hardware) -> str:
+    return (
+        f"<p>Run times are modelled for {html.escape(hardware.name)}: "
+        f"{hardware.local_ns:.0f} ns to local memory, {hardware.remote_ns:.0f} ns to "
+        f"remote; {hardware.local_gib_per_second:.0f} and "
+        f"{hardware.remote_gib_per_second:.0f} GiB/s; {hardware.ghz} GHz at "
+        f"{hardware.cycles_per_instruction} cycles per instruction (assumed).</p>"
+    )
+
+
+def render(
+    sections: Sequence[Section],
+    missing: Sequence[str],
+    kept: Mapping[str, Complete],
+    hardware: Hardware,
+) -> Iterable[str]:
+    checks = [check for section in sections for check in section.checks]
+    yield '<!doctype html><html lang="en"><meta charset="utf-8">'
+    yield f"<title>nuKSM, reproduced</title><style>{STYLE}</style>"
+    yield "<h1>nuKSM: the paper's evaluation, reproduced</h1>"
+    yield (
+        "<p>Linux merges equal pages of different tenants without regard to NUMA "
+        "nodes, so that one tenant finds its memory near and its equal twin far away. "
+        "nuKSM (PACT 2021) spreads merged pages fairly, or by priority. This report "
+        "shows that paper's figures and tables beside those of this project's "
+        "kernel and of its program <code>nuksm place</code>.</p>"
+    )
+    yield LEGEND + html_hardware(hardware)
+    yield f"<h2>Goals</h2>{summary(checks)}"
+    if missing:
+        yield f"<p>Not run yet: {html.escape(', '.join(missing))}.</p>"
+    yield "<h2>What differs from the paper, and why</h2><ul>"
+    yield from (f"<li>{html.escape(text)}</li>" for text in DIFFERENCES)
+    yield "</ul>"
+    for section in sections:
+        yield from html_section(section)
+    yield from html_provenance(kept)
+
+
+def write(
+    directory: Path,
+    sections: Sequence[Section],
+    missing: Sequence[str],
+    kept: Mapping[str, Complete],
+    hardware: Hardware,
+) -> Path:
+    for section in sections:
+        for table in section.tables:
+            write_csv(directory, table)
+        for picture in section.pictures:
+            parts.write(directory, picture)
+    path = directory / "report.html"
+    path.write_text("\n".join(render(sections, missing, kept, hardware)) + "\n")
+    return path

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs the parts of experiments and keeps what they observed: build/paper/raw.
+
+Of each part: plan.json, observed.jsonl, counts.jsonl, the guest's messages, and,
+when it ended well, complete.json. A part that is complete is not run again
+unless something that it is made from changed.
+"""
+
+import hashlib
+import json
+import platform
+import sys
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypedDict, cast
+
+from nuksmlab import accelerator, counter, machine, paths, workload
+from nuksmlab.counter import Counts
+from nuksmlab.paper.extent import Part
+from nuksmlab.paper.trial import Observed, Result, Trial
+
+BOOT_SECONDS = 3600.0
+
+
+class Complete(TypedDict):
+    """What a part was made from and by."""
+
+    inputs: str  # a hash of all that follows but the last three
+    command: str
+    machine: str
+    caches: dict[str, int]
+    kernel: str
+    programs: dict[str, str]  # by file name, their hashes
+    expected: dict[str, str]  # checksums of runs on the host
+    qemu: str
+    host: str
+    seconds: float
+    finished: str
+
+
+def file_hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def inputs(part: Part, kernel: Path) -> str:
+    """Changes with whatever could change the result."""
+    sources = sorted((paths.REPOSITORY / "lab" / "nuksmlab").glob("*.py"))
+    sources.append(Path(__file__).with_name("guest.py"))
+    binaries = [paths.WORKLOAD, paths.COUNTER, paths.NUKSM, kernel]
+    known = {
+        "trials": part.trials,
+        "machine": vars(part.machine),
+        "caches": vars(part.caches),
+        "files": [file_hash(path) for path in [*sources, *binaries]],
+        "qemu": accelerator.qemu_version(),
+    }
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
+
+
+def work(trial: Trial) -> str:
+    return f"{trial['workload']}, {trial['kib']} KiB, {trial['operations']}"
+
+
+def expected(part: Part) -> dict[str, str]:
+    """What instances answer here, where nothing is merged."""
+    different = {work(trial): trial for trial in part.trials}
+    return {
+        name: workload.run_here(trial["workload"], trial["kib"], trial["operations"])[
+            "checksum"
+        ]
+        for name, trial in different.items()
+    }
+
+
+def completed(kept: Path) -> Complete | None:
+    path = kept / "complete.json"
+    if not path.is_file():
+        return None
+    return cast(Complete, json.loads(path.read_text()))
+
+
+def describe(part: Part, kernel: Path, seconds: float) -> Complete:
+    programs = (paths.WORKLOAD, paths.COUNTER, paths.NUKSM, kernel)
+    shape = part.machine
+    return {
+        "inputs": inputs(part, kernel),
+        "command": f"make paper EXPERIMENT={part.name.partition('-')[0]}",
+        "machine": f"{shape.nodes} nodes with one CPU and {shape.node_mib} MiB each",
+        "caches": vars(part.caches),
+        "kernel": kernel.name,
+        "programs": {path.name: file_hash(path) for path in programs},
+        "expected": expected(part),
+        "qemu": accelerator.qemu_version(),
+        "host": f"Linux {platform.release()}, {platform.machine()}",
+        "seconds": seconds,
+        "finished": time.strftime("%Y-%m-%d %H:%M:%S"),
+    }
+
+
+def run(part: Part, kernel: Path, kept: Path) -> None:
+    """Unless it was run before, from the same inputs."""
+    known = completed(kept)
+    if known and known["inputs"] == inputs(part, kernel):
+        print(f"{part.name}: kept from {known['finished']}", flush=True)
+        return
+    kept.mkdir(parents=True, exist_ok=True)
+    for name in ("complete.json", counter.COUNTS, "observed.jsonl"):
+        (kept / name).unlink(missing_ok=True)
+    (kept / "plan.json").write_text(json.dumps(part.trials, indent=1) + "\n")
+    print(f"{part.name}: {len(part.trials)} trials", flush=True)
+    began = time.monotonic()
+    status = machine.boot(
+        part.machine,
+        kernel,
+        [sys.executable, "-m", "nuksmlab.paper.guest"],
+        kept,
+        kvm=False,
+        seconds=BOOT_SECONDS,
+        qemu_options=counter.qemu_options(part.machine, part.caches, kept),
+    )
+    if status != 0:
+        raise machine.MachineError(f"{part.name} ended with status {status}")
+    done = describe(part, kernel, time.monotonic() - began)
+    (kept / "complete.json").write_text(json.dumps(done, indent=1) + "\n")
+
+
+def counts_by_tenant(path: Path) -> dict[int, deque[Counts]]:
+    result: dict[int, deque[Counts]] = defaultdict(deque)
+    for counts in counter.read(path):
+        result[counts["tenant"]].append(counts)
+    return result
+
+
+def read(kept: Path) -> Iterator[Result]:
+    """Joins what the guest observed with what was counted: phase by phase."""
+    done = completed(kept)
+    if done is None:
+        return
+    counted = counts_by_tenant(kept / counter.COUNTS)
+    lines = (kept / "observed.jsonl").read_text().splitlines()
+    for line, text in enumerate(lines, 1):
+        observed = cast(Observed, json.loads(text))
+        yield {
+            "trial": observed["trial"],
+            "pages_shared": observed["pages_shared"],
+            "pages_sharing": observed["pages_sharing"],
+            "instances": [
+                {**instance, "counts": counted[number].popleft()}
+                for number, instance in enumerate(observed["instances"])
+            ],
+            "expected": done["expected"][work(observed["trial"])],
+            "raw": f"raw/{kept.name}/observed.jsonl#{line}",
+        }
+    if any(counted.values()):
+        raise ValueError(f"{kept / counter.COUNTS} has more phases than observed")

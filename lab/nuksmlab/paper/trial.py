@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One trial: instances of a workload on nodes, a way to merge, what came of it."""
+
+from typing import TypedDict
+
+from nuksmlab.counter import Counts
+from nuksmlab.workload import Answer
+
+PAGE_BYTES = 4096
+
+
+class Place(TypedDict):
+    """Where an instance runs, and its nice value."""
+
+    node: int
+    nice: int
+
+
+class Trial(TypedDict):
+    configuration: str  # its name in the tables
+    workload: str
+    kib: int  # of shared data, of each instance
+    operations: int  # in each measured phase, of each instance
+    placement: str  # off, or the engine's: first, fair, priority
+    index: str  # the engine's: content is stock KSM's, checksum ours
+    corrected: str  # by `nuksm place` with this policy, after merging; or empty
+    instances: list[Place]
+    stages: int  # measured phases, each after a further part was merged
+    repetition: int
+
+
+class ObservedInstance(TypedDict):
+    node: int
+    nice: int
+    pages: int
+    pages_by_node: dict[str, int]
+    answer: Answer
+
+
+class Observed(TypedDict):
+    """One measured phase of all instances; a line of observed.jsonl."""
+
+    trial: Trial
+    pages_shared: int
+    pages_sharing: int
+    instances: list[ObservedInstance]
+
+
+class ResultInstance(ObservedInstance):
+    counts: Counts | None  # None where nothing counts: on real hardware
+
+
+class Result(TypedDict):
+    trial: Trial
+    pages_shared: int
+    pages_sharing: int
+    instances: list[ResultInstance]
+    expected: str  # checksum, of a run on the host without merging
+    raw: str  # file and line of what was observed
+
+
+def places(nodes: list[int], nices: list[int] | None = None) -> list[Place]:
+    return [
+        {"node": node, "nice": nice}
+        for node, nice in zip(nodes, nices or [0] * len(nodes), strict=True)
+    ]
+
+
+def saved_mib(result: Result) -> float:
+    """What merging gave back: each merged page but one of its copies."""
+    return result["pages_sharing"] * PAGE_BYTES / 2**20
+
+
+def merged_share(result: Result) -> float:
+    """Of all shared data, in any instance."""
+    merged = result["pages_shared"] + result["pages_sharing"]
+    return merged / sum(instance["pages"] for instance in result["instances"])
+
+
+def local_pages_percent(instance: ObservedInstance) -> float:
+    local = instance["pages_by_node"].get(str(instance["node"]), 0)
+    return 100 * local / sum(instance["pages_by_node"].values())
