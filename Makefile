@@ -23,6 +23,7 @@ ifndef AT_ONCE
 endif
 .PHONY: help demo test check unit kernel kernels kernel-deb kernel-check series engine selftests stress guest cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
 .PHONY: help demo test check unit kernel kernel-deb series engine selftests stress guest counter cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
+.PHONY: help demo test check unit kernel kernel-deb series engine selftests stress guest counter cost bench paper paper-quick build clean setup-demo setup-test setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +34,7 @@ demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL
 test: check unit kernels ## run all tests: check, unit, stress, selftests, guest, engine, kernel-check
 	$(MAKE) --no-print-directory -j2 --output-sync=line AT_ONCE=2 NODES=4 $(MACHINE_TESTS)
 test: check unit engine guest counter ## run what is quick enough for each commit: check, unit, engine, guest, counter
+test: check unit engine guest counter paper-quick ## run what is quick enough for each commit: check, unit, engine, guest, counter, paper in small
 
 check: setup-test ## check format, lints and types
 	cargo fmt --all --check
@@ -93,6 +95,13 @@ cost: setup-test build ## measure a pass over 1 GiB of merged pages
 bench: setup-test build ## measure the engine's index against stock's; QUICK=1 for two minutes
 	kernel=$$(kernel/build.sh um) && stock=$$(kernel/build.sh um-stock) && \
 	$(PYTHON) -m nuksmlab.bench index --kernel "$$kernel" --stock "$$stock" $(if $(QUICK),--quick)
+
+paper: setup-test build ## reproduce the paper; QUICK=1 in small, EXPERIMENT=fairness, priority or nodes
+	$(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) \
+		$(if $(EXPERIMENT),--experiment $(EXPERIMENT)) $(if $(HARDWARE),--hardware "$(HARDWARE)")
+
+paper-quick:
+	$(MAKE) --no-print-directory paper QUICK=1
 
 build: ## build the program, the tenant, the workloads and the counter
 	cargo build --locked --release

@@ -46,7 +46,9 @@ def run(output: Path, size: Extent, only: str | None, kernel: Path) -> None:
                 runner.run(part, kernel, output / "raw" / part.name)
 
 
-def make_report(output: Path, size: Extent, hardware: Hardware) -> list[Section]:
+def make_report(
+    output: Path, size: Extent, kernel: Path, hardware: Hardware
+) -> list[Section]:
     sections: list[Section] = []
     missing: list[str] = []
     kept: dict[str, Complete] = {}
@@ -57,6 +59,8 @@ def make_report(output: Path, size: Extent, hardware: Hardware) -> list[Section]
             if done := runner.completed(directory):
                 kept[part.name] = done
                 results += list(runner.read(directory))
+                if not runner.is_current(part, kernel, done):
+                    missing.append(f"{part.name} (what is shown is of an older state)")
             else:
                 missing.append(part.name)
         if results:
@@ -83,10 +87,10 @@ def main() -> int:
     output.mkdir(parents=True, exist_ok=True)
     try:
         hardware = model.read_hardware(arguments.hardware)
+        kernel = kernels.find(arguments.kernel)
         if not arguments.report:
-            kernel = kernels.find(arguments.kernel)
             run(output, size, arguments.experiment, kernel)
-        return verdict(make_report(output, size, hardware))
+        return verdict(make_report(output, size, kernel, hardware))
     except (kernels.KernelError, machine.MachineError, OSError) as error:
         print(f"paper: {error}", file=sys.stderr)
         return 1

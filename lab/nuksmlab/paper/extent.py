@@ -26,7 +26,7 @@ FULL = Extent(
     65536,
     Caches(llc_kib=512),
     {"random_access": 1_000_000, "btree": 200_000, "xsbench": 20_000, "cg": 2},
-    3,
+    2,
 )
 QUICK = Extent(
     "quick",

@@ -22,6 +22,11 @@ from nuksmlab.paper.extent import Part
 from nuksmlab.paper.trial import Observed, Result, Trial
 
 BOOT_SECONDS = 3600.0
+# Of the lab, what a guest runs and how it is booted.
+SOURCES = (
+    *("counter.py", "ksm.py", "machine.py", "numa.py", "program.py", "workload.py"),
+    *("paper/guest.py", "paper/trial.py"),
+)
 
 
 class Complete(TypedDict):
@@ -46,8 +51,8 @@ def file_hash(path: Path) -> str:
 
 def inputs(part: Part, kernel: Path) -> str:
     """Changes with whatever could change the result."""
-    sources = sorted((paths.REPOSITORY / "lab" / "nuksmlab").glob("*.py"))
-    sources.append(Path(__file__).with_name("guest.py"))
+    lab = paths.REPOSITORY / "lab" / "nuksmlab"
+    sources = [lab / name for name in SOURCES]
     binaries = [paths.WORKLOAD, paths.COUNTER, paths.NUKSM, kernel]
     known = {
         "trials": part.trials,
@@ -99,10 +104,14 @@ def describe(part: Part, kernel: Path, seconds: float) -> Complete:
     }
 
 
+def is_current(part: Part, kernel: Path, known: Complete) -> bool:
+    return known["inputs"] == inputs(part, kernel)
+
+
 def run(part: Part, kernel: Path, kept: Path) -> None:
     """Unless it was run before, from the same inputs."""
     known = completed(kept)
-    if known and known["inputs"] == inputs(part, kernel):
+    if known and is_current(part, kernel, known):
         print(f"{part.name}: kept from {known['finished']}", flush=True)
         return
     kept.mkdir(parents=True, exist_ok=True)

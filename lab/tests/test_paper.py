@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The paper's figures, from made-up observations of made-up placements."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from nuksmlab.counter import Caches, Counts, node_options, qemu_options
+from nuksmlab.machine import Machine
+from nuksmlab.paper import experiments, extent, model, report, runner
+from nuksmlab.paper.extent import NUKSM, OFF, QUICK, STOCK, Part
+from nuksmlab.paper.model import Hardware
+from nuksmlab.paper.runner import Complete
+from nuksmlab.paper.section import Check, Section
+from nuksmlab.paper.trial import Result, Trial
+
+HARDWARE = model.read_hardware(model.PAPERS_MACHINE)
+PAGES = 1000
+MISSES = 100_000
+
+
+def counts(node: int, local_share: float, nodes: int) -> Counts:
+    local = round(MISSES * local_share)
+    by_node = [0] * nodes
+    by_node[node], by_node[node - 1] = local, MISSES - local
+    return {
+        "tenant": 0,
+        "node": node,
+        "instructions": 1_000_000,
+        "loads": 300_000,
+        "stores": 1000,
+        "l1_misses": 150_000,
+        "local": local,
+        "remote": MISSES - local,
+        "elsewhere": 0,
+        "by_node": by_node,
+    }
+
+
+def shares(trial: Trial) -> list[float]:
+    """Of the pages, by node, that the trial's placement is to lead to."""
+    nodes = sorted({place["node"] for place in trial["instances"]})
+    rule = trial["corrected"] or trial["placement"]
+    if rule == "first":
+        return [float(node == 0) for node in nodes]
+    weights = [0.0] * len(nodes)
+    for place in trial["instances"]:
+        weights[place["node"]] += 1 / (place["nice"] + 21) if rule == "priority" else 1
+    return [weight / sum(weights) for weight in weights]
+
+
+def observe(trial: Trial, merged: float = 1.0) -> Result:
+    off = trial["placement"] == "off"
+    by_node = shares(trial)
+    count = len(trial["instances"])
+    kept = round(PAGES * merged)
+    instances = []
+    for place in trial["instances"]:
+        node = place["node"]
+        local = 1.0 if off else merged * by_node[node] + 1 - merged
+        instances.append(
+            {
+                **place,
+                "pages": PAGES,
+                "pages_by_node": {str(node): round(PAGES * local)}
+                | {str(node + 1): PAGES - round(PAGES * local)},
+                "answer": {
+                    "operations": 1,
+                    "operation": "lookup",
+                    "checksum": "abc",
+                    "seconds": 1.0,
+                },
+                "counts": counts(node, local, len(by_node)),
+            }
+        )
+    return {
+        "trial": trial,
+        "pages_shared": 0 if off else kept,
+        "pages_sharing": 0 if off else kept * (count - 1),
+        "instances": instances,
+        "expected": "abc",
+        "raw": "raw/made-up/observed.jsonl#1",
+    }
+
+
+def observe_all(parts: Sequence[Part], breaking: str = "") -> list[Result]:
+    """With `breaking`, that configuration's pages all stay where KSM keeps them."""
+    results = []
+    for trial in (trial for part in parts for trial in part.trials):
+        kept = trial["configuration"], trial["placement"]
+        if trial["configuration"].startswith(breaking) and breaking:
+            trial["placement"] = "first"
+        for stage in range(trial["stages"]):
+            results.append(observe(trial, (stage + 1) / trial["stages"]))
+        trial["configuration"], trial["placement"] = kept
+    return results
+
+
+def section(name: str, breaking: str = "") -> Section:
+    (experiment,) = (one for one in experiments.ALL if one.name == name)
+    return experiment.section(observe_all(experiment.parts(QUICK), breaking), HARDWARE)
+
+
+def failed(checks: Sequence[Check]) -> list[str]:
+    return [check.what for check in checks if not check.holds]
+
+
+@pytest.mark.parametrize("name", ["fairness", "priority", "nodes"])
+def test_all_goals_hold_where_pages_are_placed_as_they_should(name: str) -> None:
+    assert failed(section(name).checks) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "goal"),
+    [
+        ("fairness", "btree: fairness of nuKSM"),
+        ("fairness", "cg, nuKSM: difference of the remote shares, in points"),
+        ("fairness", "xsbench, nuKSM: fairness against KSM's"),
+        ("priority", "btree, nuKSM, C-1:10: points off the published share"),
+        ("nodes", "random_access, 8 instances: fairness of nuKSM"),
+    ],
+)
+def test_stock_placement_under_our_name_is_found_out(name: str, goal: str) -> None:
+    assert goal in failed(section(name, breaking=NUKSM.name).checks)
+
+
+def test_fair_placement_under_stocks_name_is_found_out() -> None:
+    (experiment, *_) = experiments.ALL
+    parts = experiment.parts(QUICK)
+    for part in parts:
+        for trial in part.trials:
+            if trial["configuration"] == STOCK.name:
+                trial["placement"] = "fair"
+    checks = experiment.section(observe_all(parts), HARDWARE).checks
+    assert "btree: KSM's unfairness shows, difference in %" in failed(checks)
+
+
+def test_a_wrong_answer_is_found_out() -> None:
+    (experiment, *_) = experiments.ALL
+    results = observe_all(experiment.parts(QUICK))
+    results[3]["instances"][1]["answer"]["checksum"] = "abd"
+    (first, *_) = experiment.section(results, HARDWARE).checks
+    assert not first.holds
+    assert "instance 1" in first.found
+
+
+def test_run_time_is_instructions_and_accesses_by_latency() -> None:
+    hardware = Hardware("any", 2.0, 1.5, 100.0, 150.0, 1000.0, 1000.0)
+    seconds = model.modelled_seconds(counts(0, 0.25, 2), hardware)
+    assert seconds == pytest.approx(1e6 * 1.5 / 2e9 + 25_000 * 100e-9 + 75_000 * 150e-9)
+
+
+def test_run_time_is_bandwidth_where_that_is_less_than_the_latency_needs() -> None:
+    hardware = Hardware("any", 2.0, 1.0, 1.0, 1.0, 0.5, 0.25)
+    seconds = model.modelled_seconds(counts(0, 0.5, 2), hardware)
+    moved = 50_000 * 64 / 2**30
+    assert seconds == pytest.approx(1e6 / 2e9 + moved / 0.5 + moved / 0.25)
+
+
+def test_fairness_is_that_of_the_papers_formula() -> None:
+    slowdown = model.slowdowns([10.0, 14.6], [10.0, 10.0])
+    assert model.fairness(slowdown) == pytest.approx(1 / 1.46)
+
+
+def test_counts_are_joined_with_what_was_observed(tmp_path: Path) -> None:
+    part = extent.Part("x", Machine(2, 1), Caches(), [])
+    trial = extent.trial(QUICK, "btree", OFF, [{"node": 0, "nice": 0}] * 2)
+    work = runner.work(trial)
+    complete: Complete = {
+        "inputs": "",
+        "command": "",
+        "machine": "",
+        "caches": {},
+        "kernel": "",
+        "programs": {},
+        "expected": {work: "abc"},
+        "qemu": "",
+        "host": "",
+        "seconds": 1.0,
+        "finished": "",
+    }
+    kept = tmp_path / part.name
+    kept.mkdir()
+    (kept / "complete.json").write_text(json.dumps(complete))
+    observed = [observe(trial), observe(trial)]
+    (kept / "observed.jsonl").write_text(
+        "".join(f"{json.dumps(o)}\n" for o in observed)
+    )
+    # Instance 1 ended first in the second phase.
+    order = [(0, 1), (1, 2), (1, 3), (0, 4)]
+    lines = [
+        {**counts(0, 1.0, 2), "tenant": tenant, "loads": loads}
+        for tenant, loads in order
+    ]
+    (kept / "counts.jsonl").write_text("".join(f"{json.dumps(c)}\n" for c in lines))
+    joined = [
+        [instance["counts"]["loads"] for instance in result["instances"]]  # type: ignore[index]
+        for result in runner.read(kept)
+    ]
+    assert joined == [[1, 2], [4, 3]]
+
+
+def test_report_labels_each_column_and_names_raw_samples(tmp_path: Path) -> None:
+    path = report.write(tmp_path, [section("fairness")], ["rest"], {}, HARDWARE)
+    text = path.read_text()
+    assert '<th class="published">KSM<small>published</small></th>' in text
+    assert '<a href="raw/made-up/observed.jsonl">made-up</a>' in text
+    assert "Not run yet: rest" in text
+    head = (tmp_path / "table-2.csv").read_text().splitlines()[0]
+    assert head.startswith("workload,fairness: KSM (modelled),KSM (published)")
+    assert head.endswith("raw samples")
+    assert (tmp_path / "figure-3a.png").stat().st_size > 0
+
+
+def test_second_nodes_memory_is_where_qemu_reports_it() -> None:
+    assert node_options(Machine(3, 1)) == [
+        "node=0+1048576",
+        "node=2097152+1048576",
+        "node=4194304+1048576",
+    ]
+
+
+def test_plugin_is_told_where_to_write(tmp_path: Path) -> None:
+    options = qemu_options(Machine(2, 512), Caches(llc_kib=256), tmp_path)
+    assert options.startswith("-plugin file=/")
+    assert f"out={tmp_path}/counts.jsonl" in options
+    assert "llc_kib=256" in options
