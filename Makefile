@@ -97,7 +97,7 @@ bench: setup-test build ## measure the engine's index against stock's; QUICK=1 f
 	$(PYTHON) -m nuksmlab.bench index --kernel "$$kernel" --stock "$$stock" $(if $(QUICK),--quick)
 
 paper: setup-test build ## reproduce the paper; QUICK=1 in small, EXPERIMENT=fairness, priority or nodes
-	$(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) \
+	$(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) $(if $(HOST),--host) \
 		$(if $(EXPERIMENT),--experiment $(EXPERIMENT)) $(if $(HARDWARE),--hardware "$(HARDWARE)")
 
 paper-quick:

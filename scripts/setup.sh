@@ -84,6 +84,9 @@ find_missing() {
 		need sparse has sparse
 		need chromium has_browser
 		need fonts-dejavu-core has_font
+		need mariadb-server-core has mariadbd
+		need mariadb-client-core has mariadb
+		need sysbench has sysbench
 	fi
 	if wants test kernel kernel-deb; then
 		need flex has flex

@@ -26,6 +26,21 @@ def pages_by_node(pid: int, address: int) -> dict[int, int]:
     return parse_numa_maps(text, address)
 
 
+def parse_anonymous(text: str) -> dict[int, int]:
+    """Pages per node of all mappings that have pages of no file."""
+    result: dict[int, int] = {}
+    for line in text.splitlines():
+        if " anon=" not in line:
+            continue
+        for node, pages in re.findall(r" N([0-9]+)=([0-9]+)", line):
+            result[int(node)] = result.get(int(node), 0) + int(pages)
+    return result
+
+
+def anonymous_pages_by_node(pid: int) -> dict[int, int]:
+    return parse_anonymous(Path(f"/proc/{pid}/numa_maps").read_text())
+
+
 def free_mib(node: int) -> int:
     text = Path(f"/sys/devices/system/node/node{node}/meminfo").read_text()
     match = re.search(r"MemFree:\s+([0-9]+) kB", text)

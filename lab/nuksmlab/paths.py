@@ -8,6 +8,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build"
 TENANT = BUILD / "tenant"
 WORKLOAD = BUILD / "workload"
+BOUND = BUILD / "bound"
 COUNTER = BUILD / "dram.so"
 NUKSM = REPOSITORY / "target" / "release" / "nuksm"
 

@@ -51,6 +51,11 @@ class Instance:
             raise WorkloadError(f"{self.name} ended with {self.process.wait()}")
         return cast(dict[str, Any], json.loads(line))
 
+    @property
+    def equal_pages(self) -> int:
+        """That are the same in other instances: all."""
+        return self.pages
+
     def send(self, command: str) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{command}\n")
@@ -88,9 +93,3 @@ class Instance:
         else:
             self.process.kill()
         self.process.communicate()
-
-
-def run_here(name: str, kib: int, operations: int) -> Answer:
-    """The same on this machine, without merging: what the answer has to be."""
-    with Instance(name, 0, 0, kib) as instance:
-        return instance.run(operations)

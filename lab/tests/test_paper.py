@@ -176,7 +176,6 @@ def test_counts_are_joined_with_what_was_observed(tmp_path: Path) -> None:
         "kernel": "",
         "programs": {},
         "expected": {work: "abc"},
-        "qemu": "",
         "host": "",
         "seconds": 1.0,
         "finished": "",

@@ -9,7 +9,8 @@ nodes/       four nodes: IV-E
 extent       how much of each workload; configurations; parts, one boot each
 trial        one trial, and what was observed of it
 guest        the trials, inside the machine
-runner       boots; what was observed is kept, and not run again
+where        in an emulated machine, or on this one
+runner       what was observed is kept, and not run again
 model        from counted accesses to run times, and to fairness
 section      tables, pictures and checks
 report       as HTML and CSV

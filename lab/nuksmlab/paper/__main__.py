@@ -14,7 +14,8 @@ from nuksmlab.paper import experiments, extent, model, report, runner
 from nuksmlab.paper.extent import Extent
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.runner import Complete
-from nuksmlab.paper.section import Section
+from nuksmlab.paper.section import Section, all_measured
+from nuksmlab.paper.where import Emulation, Host, Where
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -26,6 +27,9 @@ def parse_arguments() -> argparse.Namespace:
     names = [experiment.name for experiment in experiments.ALL]
     parser.add_argument("--experiment", choices=names, help="default: all")
     parser.add_argument("--quick", action="store_true", help="small, for a few minutes")
+    parser.add_argument(
+        "--host", action="store_true", help="on this machine, as root; measures time"
+    )
     parser.add_argument("--kernel", default="nuksm", help="default: ours")
     parser.add_argument(
         "--hardware",
@@ -39,15 +43,15 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run(output: Path, size: Extent, only: str | None, kernel: Path) -> None:
+def run(output: Path, size: Extent, only: str | None, where: Where) -> None:
     for experiment in experiments.ALL:
         if only in (None, experiment.name):
             for part in experiment.parts(size):
-                runner.run(part, kernel, output / "raw" / part.name)
+                runner.run(part, where, output / "raw" / part.name)
 
 
 def make_report(
-    output: Path, size: Extent, kernel: Path, hardware: Hardware
+    output: Path, size: Extent, where: Where, hardware: Hardware
 ) -> list[Section]:
     sections: list[Section] = []
     missing: list[str] = []
@@ -59,12 +63,14 @@ def make_report(
             if done := runner.completed(directory):
                 kept[part.name] = done
                 results += list(runner.read(directory))
-                if not runner.is_current(part, kernel, done):
+                if not runner.is_current(part, where, done):
                     missing.append(f"{part.name} (what is shown is of an older state)")
             else:
-                missing.append(part.name)
+                lacking = where.lacks(part)
+                missing.append(f"{part.name} ({lacking})" if lacking else part.name)
         if results:
-            sections.append(experiment.section(results, hardware))
+            made = experiment.section(results, hardware)
+            sections.append(all_measured(made) if isinstance(where, Host) else made)
     print(report.write(output, sections, missing, kept, hardware))
     return sections
 
@@ -83,14 +89,17 @@ def verdict(sections: list[Section]) -> int:
 def main() -> int:
     arguments = parse_arguments()
     size = extent.QUICK if arguments.quick else extent.FULL
-    output = paths.BUILD / ("paper-quick" if arguments.quick else "paper")
+    folder = "paper-quick" if arguments.quick else "paper"
+    if arguments.host:
+        size, folder = extent.HOST, "paper-host"
+    output = paths.BUILD / folder
     output.mkdir(parents=True, exist_ok=True)
     try:
         hardware = model.read_hardware(arguments.hardware)
-        kernel = kernels.find(arguments.kernel)
+        where = Host() if arguments.host else Emulation(kernels.find(arguments.kernel))
         if not arguments.report:
-            run(output, size, arguments.experiment, kernel)
-        return verdict(make_report(output, size, kernel, hardware))
+            run(output, size, arguments.experiment, where)
+        return verdict(make_report(output, size, where, hardware))
     except (kernels.KernelError, machine.MachineError, OSError) as error:
         print(f"paper: {error}", file=sys.stderr)
         return 1

@@ -8,7 +8,7 @@ from nuksmlab.counter import Caches
 from nuksmlab.machine import Machine
 from nuksmlab.paper.trial import Place, Trial
 
-WORKLOADS = ("xsbench", "btree", "cg", "random_access")
+WORKLOADS = ("xsbench", "btree", "mysql", "cg", "random_access")
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,35 @@ FULL = Extent(
     "full",
     65536,
     Caches(llc_kib=512),
-    {"random_access": 1_000_000, "btree": 200_000, "xsbench": 20_000, "cg": 2},
+    {
+        "random_access": 1_000_000,
+        "btree": 200_000,
+        "xsbench": 20_000,
+        "cg": 2,
+        "mysql": 3,
+    },
     2,
 )
 QUICK = Extent(
     "quick",
     16384,
     Caches(llc_kib=128),
-    {"random_access": 300_000, "btree": 60_000, "xsbench": 6_000, "cg": 2},
+    {"random_access": 300_000, "btree": 60_000, "xsbench": 6_000, "cg": 2, "mysql": 2},
     1,
+)
+# More than any cache holds. The caches are the machine's own.
+HOST = Extent(
+    "host",
+    2 << 20,
+    Caches(),
+    {
+        "random_access": 20_000_000,
+        "btree": 5_000_000,
+        "xsbench": 1_000_000,
+        "cg": 10,
+        "mysql": 3,
+    },
+    3,
 )
 
 

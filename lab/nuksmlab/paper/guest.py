@@ -10,8 +10,9 @@ from pathlib import Path
 
 from nuksmlab import program, wait
 from nuksmlab.ksm import MERGE_SECONDS, Ksm
+from nuksmlab.paper.start import Running, start
 from nuksmlab.paper.trial import Observed, Trial
-from nuksmlab.workload import Answer, Instance
+from nuksmlab.workload import Answer
 
 OUTPUT = Path(os.environ["NUKSM_OUTPUT"])
 # While instances start, ksmd runs, as it would on a host, but merges nothing yet.
@@ -33,8 +34,8 @@ def configure(ksm: Ksm, trial: Trial) -> None:
     ksm.start()
 
 
-def merge(ksm: Ksm, trial: Trial, instances: Sequence[Instance]) -> None:
-    ksm.merge(sum(instance.pages for instance in instances))
+def merge(ksm: Ksm, trial: Trial, instances: Sequence[Running]) -> None:
+    ksm.merge(sum(instance.equal_pages for instance in instances))
     if trial["corrected"]:
         program.place_once(trial["corrected"])
         ksm.settle()
@@ -54,7 +55,7 @@ def merge_part(ksm: Ksm, mappings: float) -> None:
     ksm.stop()
 
 
-def run_all(instances: Sequence[Instance], operations: int) -> list[Answer]:
+def run_all(instances: Sequence[Running], operations: int) -> list[Answer]:
     """At the same time, except those that share a node's only CPU."""
     answers: dict[int, Answer] = {}
     waiting = dict(enumerate(instances))
@@ -67,7 +68,7 @@ def run_all(instances: Sequence[Instance], operations: int) -> list[Answer]:
     return [answers[number] for number in sorted(answers)]
 
 
-def measure(ksm: Ksm, trial: Trial, instances: Sequence[Instance]) -> Observed:
+def measure(ksm: Ksm, trial: Trial, instances: Sequence[Running]) -> Observed:
     pages = [instance.pages_by_node() for instance in instances]
     counters = ksm.counters()
     answers = run_all(instances, trial["operations"])
@@ -95,10 +96,10 @@ def carry_out(ksm: Ksm, trial: Trial) -> Iterator[Observed]:
     with ExitStack() as stack:
         instances = []
         for number, place in enumerate(trial["instances"]):
-            instance = Instance(trial["workload"], number, place["node"], trial["kib"])
+            instance = start(trial["workload"], number, place["node"], trial["kib"])
             instances.append(stack.enter_context(instance))
             instance.renice(place["nice"])
-        mappings = sum(instance.pages for instance in instances)
+        mappings = sum(instance.equal_pages for instance in instances)
         for stage in range(1, trial["stages"]):
             yield measure(ksm, trial, instances)
             merge_part(ksm, mappings * stage / (trial["stages"] - 1) - 1)

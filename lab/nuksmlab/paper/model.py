@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nuksmlab.counter import Counts
-from nuksmlab.paper.trial import Result, ResultInstance
+from nuksmlab.paper.trial import Result, ResultInstance, local_pages_percent
 
 LINE_BYTES = 64
 PAPERS_MACHINE = Path(__file__).with_name("machine.toml")
@@ -66,18 +66,21 @@ def mean_seconds(results: Sequence[Result], hardware: Hardware) -> list[float]:
 
 
 def mean_remote_percent(results: Sequence[Result]) -> list[float]:
-    """Of each instance's DRAM accesses, over the repetitions."""
+    """Of each instance's DRAM accesses, over the repetitions.
 
-    def percent(counts: Counts | None) -> float:
+    Where nothing counts them, its pages stand for them.
+    """
+
+    def percent(instance: ResultInstance) -> float:
+        counts = instance["counts"]
         if counts is None:
-            return float("nan")
+            return 100 - local_pages_percent(instance)
         total = counts["local"] + counts["remote"] + counts["elsewhere"]
         return 100 * counts["remote"] / total
 
     columns = zip(*(result["instances"] for result in results), strict=True)
     return [
-        statistics.mean(percent(instance["counts"]) for instance in column)
-        for column in columns
+        statistics.mean(percent(instance) for instance in column) for column in columns
     ]
 
 

@@ -9,37 +9,36 @@ unless something that it is made from changed.
 import hashlib
 import json
 import platform
-import sys
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypedDict, cast
 
-from nuksmlab import accelerator, counter, machine, paths, workload
+from nuksmlab import counter, paths
 from nuksmlab.counter import Counts
 from nuksmlab.paper.extent import Part
+from nuksmlab.paper.start import run_here
 from nuksmlab.paper.trial import Observed, Result, Trial
+from nuksmlab.paper.where import Where
 
-BOOT_SECONDS = 3600.0
 # Of the lab, what a guest runs and how it is booted.
 SOURCES = (
     *("counter.py", "ksm.py", "machine.py", "numa.py", "program.py", "workload.py"),
-    *("paper/guest.py", "paper/trial.py"),
+    *("database.py", "paper/guest.py", "paper/start.py", "paper/trial.py"),
 )
 
 
 class Complete(TypedDict):
     """What a part was made from and by."""
 
-    inputs: str  # a hash of all that follows but the last three
+    inputs: str  # a hash of what could change the result
     command: str
     machine: str
     caches: dict[str, int]
     kernel: str
     programs: dict[str, str]  # by file name, their hashes
     expected: dict[str, str]  # checksums of runs on the host
-    qemu: str
     host: str
     seconds: float
     finished: str
@@ -49,17 +48,16 @@ def file_hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def inputs(part: Part, kernel: Path) -> str:
+def inputs(part: Part, where: Where) -> str:
     """Changes with whatever could change the result."""
     lab = paths.REPOSITORY / "lab" / "nuksmlab"
     sources = [lab / name for name in SOURCES]
-    binaries = [paths.WORKLOAD, paths.COUNTER, paths.NUKSM, kernel]
     known = {
         "trials": part.trials,
-        "machine": vars(part.machine),
+        "machine": where.describe(part),
+        "kernel": where.kernel,
         "caches": vars(part.caches),
-        "files": [file_hash(path) for path in [*sources, *binaries]],
-        "qemu": accelerator.qemu_version(),
+        "files": [file_hash(path) for path in [*sources, *where.programs]],
     }
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
 
@@ -72,9 +70,7 @@ def expected(part: Part) -> dict[str, str]:
     """What instances answer here, where nothing is merged."""
     different = {work(trial): trial for trial in part.trials}
     return {
-        name: workload.run_here(trial["workload"], trial["kib"], trial["operations"])[
-            "checksum"
-        ]
+        name: run_here(trial["workload"], trial["kib"], trial["operations"])
         for name, trial in different.items()
     }
 
@@ -86,32 +82,33 @@ def completed(kept: Path) -> Complete | None:
     return cast(Complete, json.loads(path.read_text()))
 
 
-def describe(part: Part, kernel: Path, seconds: float) -> Complete:
-    programs = (paths.WORKLOAD, paths.COUNTER, paths.NUKSM, kernel)
-    shape = part.machine
+def describe(part: Part, where: Where, seconds: float) -> Complete:
+    experiment = part.name.partition("-")[0]
     return {
-        "inputs": inputs(part, kernel),
-        "command": f"make paper EXPERIMENT={part.name.partition('-')[0]}",
-        "machine": f"{shape.nodes} nodes with one CPU and {shape.node_mib} MiB each",
+        "inputs": inputs(part, where),
+        "command": f"make paper EXPERIMENT={experiment}{where.option}",
+        "machine": where.describe(part),
         "caches": vars(part.caches),
-        "kernel": kernel.name,
-        "programs": {path.name: file_hash(path) for path in programs},
+        "kernel": where.kernel,
+        "programs": {path.name: file_hash(path) for path in where.programs},
         "expected": expected(part),
-        "qemu": accelerator.qemu_version(),
         "host": f"Linux {platform.release()}, {platform.machine()}",
         "seconds": seconds,
         "finished": time.strftime("%Y-%m-%d %H:%M:%S"),
     }
 
 
-def is_current(part: Part, kernel: Path, known: Complete) -> bool:
-    return known["inputs"] == inputs(part, kernel)
+def is_current(part: Part, where: Where, known: Complete) -> bool:
+    return known["inputs"] == inputs(part, where)
 
 
-def run(part: Part, kernel: Path, kept: Path) -> None:
+def run(part: Part, where: Where, kept: Path) -> None:
     """Unless it was run before, from the same inputs."""
+    if missing := where.lacks(part):
+        print(f"{part.name}: {missing}", flush=True)
+        return
     known = completed(kept)
-    if known and is_current(part, kernel, known):
+    if known and is_current(part, where, known):
         print(f"{part.name}: kept from {known['finished']}", flush=True)
         return
     kept.mkdir(parents=True, exist_ok=True)
@@ -120,18 +117,8 @@ def run(part: Part, kernel: Path, kept: Path) -> None:
     (kept / "plan.json").write_text(json.dumps(part.trials, indent=1) + "\n")
     print(f"{part.name}: {len(part.trials)} trials", flush=True)
     began = time.monotonic()
-    status = machine.boot(
-        part.machine,
-        kernel,
-        [sys.executable, "-m", "nuksmlab.paper.guest"],
-        kept,
-        kvm=False,
-        seconds=BOOT_SECONDS,
-        qemu_options=counter.qemu_options(part.machine, part.caches, kept),
-    )
-    if status != 0:
-        raise machine.MachineError(f"{part.name} ended with status {status}")
-    done = describe(part, kernel, time.monotonic() - began)
+    where.run(part, kept)
+    done = describe(part, where, time.monotonic() - began)
     (kept / "complete.json").write_text(json.dumps(done, indent=1) + "\n")
 
 
@@ -147,7 +134,8 @@ def read(kept: Path) -> Iterator[Result]:
     done = completed(kept)
     if done is None:
         return
-    counted = counts_by_tenant(kept / counter.COUNTS)
+    counts = kept / counter.COUNTS
+    counted = counts_by_tenant(counts) if counts.is_file() else None
     lines = (kept / "observed.jsonl").read_text().splitlines()
     for line, text in enumerate(lines, 1):
         observed = cast(Observed, json.loads(text))
@@ -156,11 +144,11 @@ def read(kept: Path) -> Iterator[Result]:
             "pages_shared": observed["pages_shared"],
             "pages_sharing": observed["pages_sharing"],
             "instances": [
-                {**instance, "counts": counted[number].popleft()}
+                {**instance, "counts": counted[number].popleft() if counted else None}
                 for number, instance in enumerate(observed["instances"])
             ],
             "expected": done["expected"][work(observed["trial"])],
             "raw": f"raw/{kept.name}/observed.jsonl#{line}",
         }
-    if any(counted.values()):
+    if counted and any(counted.values()):
         raise ValueError(f"{kept / counter.COUNTS} has more phases than observed")

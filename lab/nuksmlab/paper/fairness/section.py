@@ -16,7 +16,6 @@ from nuksmlab.paper.section import (
     MEASURED,
     MODELLED,
     PUBLISHED,
-    UNKNOWN,
     Check,
     Column,
     Grouped,
@@ -114,23 +113,7 @@ def run_times(
                 cells.append(number(differences[configuration].get(workload.name), 0))
         used = [workload.results(configuration) for configuration in (OFF, *shown)]
         rows.append(Row(cells, raw(*used)))
-    rows.append(Row(["mysql", *not_run(columns, differences, shown)], []))
     return Table(name, title, columns, rows)
-
-
-def not_run(
-    columns: Sequence[Column],
-    differences: dict[Configuration, dict[str, float]],
-    shown: Sequence[Configuration],
-) -> Iterator[str]:
-    """What the paper says of MySQL, which is not run here."""
-    values = iter(
-        differences[configuration].get("mysql")
-        for configuration in shown
-        if configuration in differences
-    )
-    for column in columns[1:]:
-        yield number(next(values), 0) if column.kind == PUBLISHED else UNKNOWN
 
 
 def remote_shares(
@@ -193,25 +176,6 @@ def table_2(several: Several) -> Table:
                 raw(*(workload.results(c) for c in (OFF, STOCK, NUKSM, CORRECTED))),
             )
         )
-    paper = known["mysql"]
-    rows.append(
-        Row(
-            [
-                "mysql",
-                UNKNOWN,
-                number(paper["fairness_ksm"]),
-                UNKNOWN,
-                number(paper["fairness_nuksm"]),
-                UNKNOWN,
-                UNKNOWN,
-                number(paper["performance"]),
-                *[UNKNOWN] * 4,
-                number(paper["saved_ksm"]),
-                number(paper["saved_nuksm"]),
-            ],
-            [],
-        )
-    )
     title = "Table II: fairness, combined performance relative to KSM, memory saved"
     return Table("table-2", title, columns, rows)
 

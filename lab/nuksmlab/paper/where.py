@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where trials can be run: in an emulated machine that counts, or right here."""
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from nuksmlab import accelerator, counter, machine, numa, paths
+from nuksmlab.paper.extent import Part
+
+GUEST = (sys.executable, "-m", "nuksmlab.paper.guest")
+BOOT_SECONDS = 3600.0
+
+
+class Where(Protocol):
+    """Runs the plan that lies in a directory, and leaves there what it observed."""
+
+    @property
+    def kernel(self) -> str: ...
+
+    @property
+    def option(self) -> str:
+        """Of the command that runs it."""
+        ...
+
+    @property
+    def programs(self) -> Sequence[Path]:
+        """That could change the result."""
+        ...
+
+    def describe(self, part: Part) -> str: ...
+
+    def lacks(self, part: Part) -> str | None:
+        """Why the part cannot be run here."""
+        ...
+
+    def run(self, part: Part, kept: Path) -> None: ...
+
+
+class Emulation:
+    """A machine of its own for each part, in which accesses are counted."""
+
+    option = ""
+
+    def __init__(self, image: Path) -> None:
+        self.image = image
+        self.kernel = image.name
+        self.programs = (
+            *(paths.WORKLOAD, paths.BOUND, paths.COUNTER, paths.NUKSM),
+            image,
+        )
+
+    def describe(self, part: Part) -> str:
+        return (
+            f"{part.machine.nodes} nodes of one CPU and {part.machine.node_mib} MiB, "
+            f"emulated by QEMU {accelerator.qemu_version()}"
+        )
+
+    def lacks(self, part: Part) -> str | None:  # noqa: ARG002 (it makes what is needed)
+        return None
+
+    def run(self, part: Part, kept: Path) -> None:
+        status = machine.boot(
+            part.machine,
+            self.image,
+            GUEST,
+            kept,
+            kvm=False,
+            seconds=BOOT_SECONDS,
+            qemu_options=counter.qemu_options(part.machine, part.caches, kept),
+        )
+        if status != 0:
+            raise machine.MachineError(f"{part.name} ended with status {status}")
+
+
+class Host:
+    """This machine; run times are measured, and nothing is counted."""
+
+    option = " HOST=1"
+    programs = (paths.WORKLOAD, paths.BOUND, paths.NUKSM)
+
+    def __init__(self) -> None:
+        self.kernel = platform.release()
+        self.nodes = numa.online()
+
+    def describe(self, part: Part) -> str:  # noqa: ARG002 (it is the same for all)
+        return f"this machine, {len(self.nodes)} nodes"
+
+    def lacks(self, part: Part) -> str | None:
+        if self.nodes[: part.machine.nodes] != list(range(part.machine.nodes)):
+            return f"needs {part.machine.nodes} nodes"
+        return None
+
+    def run(self, part: Part, kept: Path) -> None:
+        environment = {
+            **os.environ,
+            "NUKSM_OUTPUT": str(kept),
+            "PYTHONPATH": str(paths.REPOSITORY / "lab"),
+        }
+        status = subprocess.run(GUEST, env=environment, check=False).returncode
+        if status != 0:
+            raise machine.MachineError(f"{part.name} ended with status {status}")

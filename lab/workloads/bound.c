@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Runs any program on one node: on its CPUs, with its memory, and at the same
+ * addresses in each instance, so that pages with pointers are equal, too. With a
+ * tenant's number, all that the program does is between that tenant's marks.
+ *
+ * usage: bound NODE TENANT|- COMMAND...
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/personality.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../plugin/mark.h"
+#include "../tenant/node.h"
+
+__attribute__((noreturn)) static void fail(const char *what)
+{
+	perror(what);
+	exit(EXIT_FAILURE);
+}
+
+__attribute__((noreturn)) static void run(char **command)
+{
+	execvp(command[0], command);
+	fail(command[0]);
+}
+
+static int run_marked(unsigned int tenant, char **command)
+{
+	int status;
+	pid_t child;
+
+	mark(MARK_START, tenant);
+	child = fork();
+	if (child == 0)
+		run(command);
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		fail("bound");
+	mark(MARK_STOP, tenant);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+	int node;
+
+	if (argc < 4) {
+		fprintf(stderr, "usage: bound NODE TENANT|- COMMAND...\n");
+		return EXIT_FAILURE;
+	}
+	node = atoi(argv[1]);
+	if (node_bind_cpus(node) || node_bind_memory(node) ||
+	    personality(ADDR_NO_RANDOMIZE) < 0)
+		fail("bound");
+	if (!strcmp(argv[2], "-"))
+		run(argv + 3);
+	return run_marked(atoi(argv[2]) % MARK_TENANTS, argv + 3);
+}
