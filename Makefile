@@ -96,7 +96,7 @@ bench: setup-test build ## measure the engine's index against stock's; QUICK=1 f
 	kernel=$$(kernel/build.sh um) && stock=$$(kernel/build.sh um-stock) && \
 	$(PYTHON) -m nuksmlab.bench index --kernel "$$kernel" --stock "$$stock" $(if $(QUICK),--quick)
 
-paper: setup-test build ## reproduce the paper; QUICK=1 in small, EXPERIMENT=fairness, priority or nodes
+paper: setup-test build ## reproduce the paper; QUICK=1 in small, EXPERIMENT=NAME one only, HOST=1 on this machine
 	$(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) $(if $(HOST),--host) \
 		$(if $(EXPERIMENT),--experiment $(EXPERIMENT)) $(if $(HARDWARE),--hardware "$(HARDWARE)")
 

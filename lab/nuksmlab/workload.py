@@ -4,7 +4,6 @@
 import json
 import os
 import subprocess
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, TypedDict, cast
 
@@ -27,14 +26,11 @@ class Answer(TypedDict):
 class Instance:
     """Started with its data prepared; ends with the `with` block."""
 
-    def __init__(
-        self, name: str, number: int, node: int, kib: int, prefix: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, name: str, number: int, node: int, kib: int) -> None:
         self.name = f"{name} {number}"
         self.node = node
-        command = [str(paths.WORKLOAD), name, str(number), str(node), str(kib)]
         self.process = subprocess.Popen(
-            [*prefix, *command],
+            self._command(name, number, kib),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -44,12 +40,16 @@ class Instance:
         self.pages = int(ready["pages"])
         self.at = int(ready["at"])
 
+    def _command(self, name: str, number: int, kib: int) -> list[str]:
+        return [str(paths.WORKLOAD), name, str(number), str(self.node), str(kib)]
+
     def _read(self) -> dict[str, Any]:
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise WorkloadError(f"{self.name} ended with {self.process.wait()}")
-        return cast(dict[str, Any], json.loads(line))
+        # A guest's console also says what was typed.
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                return cast(dict[str, Any], json.loads(line))
+        raise WorkloadError(f"{self.name} ended with {self.process.wait()}")
 
     @property
     def equal_pages(self) -> int:

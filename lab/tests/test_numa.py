@@ -22,6 +22,10 @@ def test_pages_per_node(address: int, pages: dict[int, int]) -> None:
     assert numa.parse_numa_maps(MAPS, address) == pages
 
 
+def test_anonymous_pages_are_those_of_mappings_that_have_some() -> None:
+    assert numa.parse_anonymous(MAPS) == {0: 10, 1: 20}
+
+
 def test_unknown_mapping_is_an_error() -> None:
     with pytest.raises(ValueError, match="no mapping"):
         numa.parse_numa_maps(MAPS, 0x1000)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nuksmlab import virtual
 from nuksmlab.counter import Caches, Counts, node_options, qemu_options
 from nuksmlab.machine import Machine
 from nuksmlab.paper import experiments, extent, model, report, runner
@@ -107,7 +108,7 @@ def failed(checks: Sequence[Check]) -> list[str]:
     return [check.what for check in checks if not check.holds]
 
 
-@pytest.mark.parametrize("name", ["fairness", "priority", "nodes"])
+@pytest.mark.parametrize("name", ["fairness", "priority", "guests", "nodes"])
 def test_all_goals_hold_where_pages_are_placed_as_they_should(name: str) -> None:
     assert failed(section(name).checks) == []
 
@@ -226,3 +227,13 @@ def test_plugin_is_told_where_to_write(tmp_path: Path) -> None:
     assert options.startswith("-plugin file=/")
     assert f"out={tmp_path}/counts.jsonl" in options
     assert "llc_kib=256" in options
+
+
+def test_initramfs_has_a_file_where_the_kernel_looks_for_it() -> None:
+    data = virtual.archive("init", 0o100755, b"hello") + virtual.archive(
+        "TRAILER!!!", 0, b""
+    )
+    assert data[:6] == b"070701"
+    assert len(data) % 4 == 0
+    assert data.index(b"init\0") == 110
+    assert data[116:121] == b"hello"

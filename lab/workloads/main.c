@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Runs one of the workloads on one node. Says `ready` when its data lies in
+ * Runs one of the workloads on one node, or as a guest's only process. Says `ready` when its data lies in
  * memory that the kernel may merge; then obeys its standard input, line by line:
  *
  *	run N	N operations, between marks for the plugin that counts
@@ -25,6 +25,7 @@
 #include "workload.h"
 
 #define PAGE_BYTES 4096UL
+#define ANYWHERE -1 /* instead of a node: in a guest, which is bound itself */
 
 static const struct workload *const workloads[] = { &random_access, &btree, &cg,
 						    &xsbench, &sweep };
@@ -71,11 +72,11 @@ static const struct workload *find_workload(const char *name)
 static struct options parse_options(char **argv, int argc)
 {
 	if (argc != 5)
-		fail("usage: workload NAME TENANT NODE KIB");
+		fail("usage: workload NAME TENANT NODE|- KIB");
 	return (struct options){
 		.workload = find_workload(argv[1]),
 		.tenant = number(argv[2], MARK_TENANTS - 1),
-		.node = number(argv[3], 63),
+		.node = strcmp(argv[3], "-") ? (int)number(argv[3], 63) : ANYWHERE,
 		.bytes = number(argv[4], 1UL << 32) << 10,
 	};
 }
@@ -84,8 +85,8 @@ static void *map_shared(const struct options *options)
 {
 	void *shared;
 
-	if (node_bind_cpus(options->node) ||
-	    node_bind_memory(options->node))
+	if (options->node != ANYWHERE && (node_bind_cpus(options->node) ||
+					  node_bind_memory(options->node)))
 		fail("cannot bind to node %d: %s", options->node,
 		     strerror(errno));
 	shared = mmap(NULL, options->bytes, PROT_READ | PROT_WRITE,

@@ -4,6 +4,7 @@
 experiments  all of them
 fairness/    Figures 3 and 6, Table II
 priority/    Figures 4 and 7, Table III
+guests/      the same as fairness/, in virtual machines
 nodes/       four nodes: IV-E
 
 extent       how much of each workload; configurations; parts, one boot each

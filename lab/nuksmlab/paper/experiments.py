@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from nuksmlab.paper.extent import Extent, Part
 from nuksmlab.paper.fairness import plan as fairness_plan
 from nuksmlab.paper.fairness import section as fairness_section
+from nuksmlab.paper.guests import plan as guests_plan
+from nuksmlab.paper.guests import section as guests_section
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.nodes import plan as nodes_plan
 from nuksmlab.paper.nodes import section as nodes_section
@@ -26,5 +28,6 @@ class Experiment:
 ALL = (
     Experiment("fairness", fairness_plan.parts, fairness_section.section),
     Experiment("priority", priority_plan.parts, priority_section.section),
+    Experiment("guests", guests_plan.parts, guests_section.section),
     Experiment("nodes", nodes_plan.parts, nodes_section.section),
 )

@@ -4,6 +4,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from nuksmlab import virtual
 from nuksmlab.counter import Caches
 from nuksmlab.machine import Machine
 from nuksmlab.paper.trial import Place, Trial
@@ -95,7 +96,7 @@ def trial(
         "configuration": configuration.name,
         "workload": workload,
         "kib": other.get("kib", extent.kib),
-        "operations": extent.operations[workload],
+        "operations": extent.operations[workload.removeprefix(virtual.PREFIX)],
         "placement": configuration.placement,
         "index": configuration.index,
         "corrected": configuration.corrected,

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The trials of plan.json, on the machine's own nodes, into observed.jsonl."""
+"""The trials of plan.json, on the machine's own nodes, into observed.jsonl.
+
+Its argument is the kernel for virtual machines.
+"""
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -10,7 +14,7 @@ from pathlib import Path
 
 from nuksmlab import program, wait
 from nuksmlab.ksm import MERGE_SECONDS, Ksm
-from nuksmlab.paper.start import Running, start
+from nuksmlab.paper.start import Fleet, Running
 from nuksmlab.paper.trial import Observed, Trial
 from nuksmlab.workload import Answer
 
@@ -90,14 +94,14 @@ def measure(ksm: Ksm, trial: Trial, instances: Sequence[Running]) -> Observed:
     }
 
 
-def carry_out(ksm: Ksm, trial: Trial) -> Iterator[Observed]:
+def carry_out(ksm: Ksm, fleet: Fleet, trial: Trial) -> Iterator[Observed]:
     ksm.unmerge()
     configure(ksm, trial)
     with ExitStack() as stack:
         instances = []
         for number, place in enumerate(trial["instances"]):
-            instance = start(trial["workload"], number, place["node"], trial["kib"])
-            instances.append(stack.enter_context(instance))
+            what = (trial["workload"], number, place["node"], trial["kib"])
+            instances.append(instance := fleet.get(stack, *what))
             instance.renice(place["nice"])
         mappings = sum(instance.equal_pages for instance in instances)
         for stage in range(1, trial["stages"]):
@@ -121,15 +125,16 @@ def progress(number: int, total: int, observed: Observed, took: float) -> str:
 def main() -> None:
     ksm = Ksm()
     trials: list[Trial] = json.loads((OUTPUT / "plan.json").read_text())
-    with (OUTPUT / "observed.jsonl").open("w") as lines:
+    with (OUTPUT / "observed.jsonl").open("w") as lines, ExitStack() as stack:
+        fleet = Fleet(stack, Path(sys.argv[1]))
         for number, trial in enumerate(trials, 1):
             began = time.monotonic()
-            for observed in carry_out(ksm, trial):
+            for observed in carry_out(ksm, fleet, trial):
                 lines.write(f"{json.dumps(observed)}\n")
                 lines.flush()
                 took = time.monotonic() - began
                 print(progress(number, len(trials), observed, took), flush=True)
-    ksm.unmerge()
+        ksm.unmerge()
 
 
 if __name__ == "__main__":

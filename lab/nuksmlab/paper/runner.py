@@ -25,7 +25,8 @@ from nuksmlab.paper.where import Where
 # Of the lab, what a guest runs and how it is booted.
 SOURCES = (
     *("counter.py", "ksm.py", "machine.py", "numa.py", "program.py", "workload.py"),
-    *("database.py", "paper/guest.py", "paper/start.py", "paper/trial.py"),
+    *("database.py", "virtual.py"),
+    *("paper/guest.py", "paper/start.py", "paper/trial.py"),
 )
 
 

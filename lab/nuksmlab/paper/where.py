@@ -67,7 +67,7 @@ class Emulation:
         status = machine.boot(
             part.machine,
             self.image,
-            GUEST,
+            [*GUEST, str(self.image)],
             kept,
             kvm=False,
             seconds=BOOT_SECONDS,
@@ -101,6 +101,7 @@ class Host:
             "NUKSM_OUTPUT": str(kept),
             "PYTHONPATH": str(paths.REPOSITORY / "lab"),
         }
-        status = subprocess.run(GUEST, env=environment, check=False).returncode
+        command = [*GUEST, f"/boot/vmlinuz-{self.kernel}"]
+        status = subprocess.run(command, env=environment, check=False).returncode
         if status != 0:
             raise machine.MachineError(f"{part.name} ended with status {status}")
