@@ -9,7 +9,7 @@ from pathlib import Path
 from nuksmlab.paper import section as parts
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.runner import Complete
-from nuksmlab.paper.section import Check, Row, Section, Table
+from nuksmlab.paper.section import Check, Picture, Row, Section, Table
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto;
@@ -84,8 +84,19 @@ def source(row: Row) -> str:
     )
 
 
-def html_table(table: Table) -> Iterator[str]:
-    yield f"<h3>{html.escape(table.title)}</h3><table><tr>"
+def html_picture(picture: Picture) -> str:
+    caption = html.escape(picture.caption)
+    return (
+        f'<figure><img src="{picture.name}.png" alt="{caption}">'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
+
+
+def html_table(table: Table, picture: Picture | None) -> Iterator[str]:
+    """With the picture of the same, if there is one."""
+    yield f"<h3>{html.escape(table.title)}</h3>"
+    yield html_picture(picture) if picture else ""
+    yield "<table><tr>"
     for column in table.columns:
         kind = f"<small>{column.kind}</small>" if column.kind else ""
         yield f'<th class="{column.kind}">{html.escape(column.name)}{kind}</th>'
@@ -95,7 +106,7 @@ def html_table(table: Table) -> Iterator[str]:
         for cell, column in zip(row.cells, table.columns, strict=True):
             yield f'<td class="{column.kind or "name"}">{html.escape(cell)}</td>'
         yield f'<td class="name">{source(row)}</td></tr>'
-    yield f'</table><p>The same as <a href="{table.name}.csv">{table.name}.csv</a></p>'
+    yield f'</table><p>As a file: <a href="{table.name}.csv">{table.name}.csv</a></p>'
 
 
 def html_checks(checks: Sequence[Check]) -> Iterator[str]:
@@ -112,13 +123,10 @@ def html_section(section: Section) -> Iterator[str]:
     yield f"<h2>{html.escape(section.title)}</h2>"
     for paragraph in section.paragraphs:
         yield f"<p>{html.escape(paragraph)}</p>"
-    for picture in section.pictures:
-        yield (
-            f'<figure><img src="{picture.name}.png" alt="">'
-            f"<figcaption>{html.escape(picture.caption)}</figcaption></figure>"
-        )
+    pictures = {picture.name: picture for picture in section.pictures}
     for table in section.tables:
-        yield from html_table(table)
+        yield from html_table(table, pictures.pop(table.name, None))
+    yield from map(html_picture, pictures.values())
     yield f"<h3>Goals</h3>{summary(section.checks)}<details><summary>each</summary>"
     yield from html_checks(section.checks)
     yield "</details>"

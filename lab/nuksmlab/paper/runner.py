@@ -83,10 +83,10 @@ def completed(kept: Path) -> Complete | None:
     return cast(Complete, json.loads(path.read_text()))
 
 
-def describe(part: Part, where: Where, seconds: float) -> Complete:
+def describe(part: Part, where: Where, made_from: str, seconds: float) -> Complete:
     experiment = part.name.partition("-")[0]
     return {
-        "inputs": inputs(part, where),
+        "inputs": made_from,
         "command": f"make paper EXPERIMENT={experiment}{where.option}",
         "machine": where.describe(part),
         "caches": vars(part.caches),
@@ -117,9 +117,10 @@ def run(part: Part, where: Where, kept: Path) -> None:
         (kept / name).unlink(missing_ok=True)
     (kept / "plan.json").write_text(json.dumps(part.trials, indent=1) + "\n")
     print(f"{part.name}: {len(part.trials)} trials", flush=True)
+    made_from = inputs(part, where)
     began = time.monotonic()
     where.run(part, kept)
-    done = describe(part, where, time.monotonic() - began)
+    done = describe(part, where, made_from, time.monotonic() - began)
     (kept / "complete.json").write_text(json.dumps(done, indent=1) + "\n")
 
 

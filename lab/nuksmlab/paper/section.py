@@ -93,7 +93,9 @@ def workloads(groups: Grouped) -> list[str]:
 
 
 def raw(*results: list[Result]) -> list[str]:
-    return [result["raw"] for several in results for result in several]
+    """Each once, in this order."""
+    named = (result["raw"] for several in results for result in several)
+    return list(dict.fromkeys(named))
 
 
 def number(value: float | None, digits: int = 2) -> str:

@@ -51,6 +51,6 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
             ),
             merits("guests-table-2", f"Guests: {MERITS}", several),
         ],
-        [Picture("guests", "Guests: run times (modelled)", draw)],
+        [Picture("guests-run-time", "Guests: run times (modelled)", draw)],
         [answers(results), *checks(several, SAVED_AT_LEAST)],
     )
