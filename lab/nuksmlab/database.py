@@ -129,6 +129,10 @@ class Database:
     def renice(self, nice: int) -> None:
         os.setpriority(os.PRIO_PROCESS, self.pid, nice)
 
+    def warm(self) -> None:
+        """Reads the table, so that reading it takes no faults later."""
+        self._checksum()
+
     def begin(self, operations: int) -> None:
         """Starts a measured phase, whose answer `end` waits for."""
         self.operations = operations

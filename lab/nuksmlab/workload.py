@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 from types import TracebackType
-from typing import Any, TypedDict, cast
+from typing import Any, Self, TypedDict, cast
 
 from nuksmlab import numa, paths
 
@@ -61,6 +61,11 @@ class Instance:
         self.process.stdin.write(f"{command}\n")
         self.process.stdin.flush()
 
+    def warm(self) -> None:
+        """Reads all of its pages, so that reading them takes no faults later."""
+        self.send("warm")
+        self._read()
+
     def begin(self, operations: int) -> None:
         """Starts a measured phase, whose answer `end` waits for."""
         self.send(f"run {operations}")
@@ -79,7 +84,7 @@ class Instance:
     def renice(self, nice: int) -> None:
         os.setpriority(os.PRIO_PROCESS, self.pid, nice)
 
-    def __enter__(self) -> "Instance":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

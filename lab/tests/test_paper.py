@@ -15,7 +15,7 @@ from nuksmlab.paper.extent import NUKSM, OFF, QUICK, STOCK, Part
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.runner import Complete
 from nuksmlab.paper.section import Check, Section
-from nuksmlab.paper.trial import Result, Trial
+from nuksmlab.paper.trial import Result, ResultInstance, Trial
 
 HARDWARE = model.read_hardware(model.PAPERS_MACHINE)
 PAGES = 1000
@@ -57,7 +57,7 @@ def observe(trial: Trial, merged: float = 1.0) -> Result:
     by_node = shares(trial)
     count = len(trial["instances"])
     kept = round(PAGES * merged)
-    instances = []
+    instances: list[ResultInstance] = []
     for place in trial["instances"]:
         node = place["node"]
         local = 1.0 if off else merged * by_node[node] + 1 - merged
@@ -100,7 +100,7 @@ def observe_all(parts: Sequence[Part], breaking: str = "") -> list[Result]:
 
 
 def section(name: str, breaking: str = "") -> Section:
-    (experiment,) = (one for one in experiments.ALL if one.name == name)
+    (experiment,) = (one for one in experiments.TRIALS if one.name == name)
     return experiment.section(observe_all(experiment.parts(QUICK), breaking), HARDWARE)
 
 
@@ -128,7 +128,7 @@ def test_stock_placement_under_our_name_is_found_out(name: str, goal: str) -> No
 
 
 def test_fair_placement_under_stocks_name_is_found_out() -> None:
-    (experiment, *_) = experiments.ALL
+    (experiment, *_) = experiments.TRIALS
     parts = experiment.parts(QUICK)
     for part in parts:
         for trial in part.trials:
@@ -139,7 +139,7 @@ def test_fair_placement_under_stocks_name_is_found_out() -> None:
 
 
 def test_a_wrong_answer_is_found_out() -> None:
-    (experiment, *_) = experiments.ALL
+    (experiment, *_) = experiments.TRIALS
     results = observe_all(experiment.parts(QUICK))
     results[3]["instances"][1]["answer"]["checksum"] = "abd"
     (first, *_) = experiment.section(results, HARDWARE).checks

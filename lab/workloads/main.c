@@ -3,6 +3,7 @@
  * Runs one of the workloads on one node, or as a guest's only process. Says `ready` when its data lies in
  * memory that the kernel may merge; then obeys its standard input, line by line:
  *
+ *	warm	reads a byte of each page, so that all of them are mapped
  *	run N	N operations, between marks for the plugin that counts
  *	quit
  *
@@ -102,6 +103,17 @@ static void *map_shared(const struct options *options)
 	return shared;
 }
 
+/* What was just merged is not mapped in a guest, until a fault for each page. */
+static void warm(const unsigned char *shared, size_t bytes)
+{
+	size_t pages = 0;
+
+	for (size_t at = 0; at < bytes; at += PAGE_BYTES, pages++)
+		*(volatile const unsigned char *)(shared + at);
+	printf("{\"pages\": %zu}\n", pages);
+	fflush(stdout);
+}
+
 static double now(void)
 {
 	struct timespec time;
@@ -146,9 +158,12 @@ int main(int argc, char **argv)
 		argument = strtok(NULL, " \n");
 		if (!strcmp(line, "quit"))
 			break;
-		if (strcmp(line, "run") || !argument)
+		if (!strcmp(line, "warm"))
+			warm(shared, used);
+		else if (!strcmp(line, "run") && argument)
+			run(&options, argument);
+		else
 			fail("'%s' is no command", line);
-		run(&options, argument);
 	}
 	free(line);
 	return EXIT_SUCCESS;

@@ -10,12 +10,14 @@ import sys
 from pathlib import Path
 
 from nuksmlab import kernels, machine, paths
-from nuksmlab.paper import experiments, extent, model, report, runner
+from nuksmlab.bench import host
+from nuksmlab.paper import experiments, extent, model, report
 from nuksmlab.paper.extent import Extent
 from nuksmlab.paper.model import Hardware
-from nuksmlab.paper.runner import Complete
-from nuksmlab.paper.section import Section, all_measured
+from nuksmlab.paper.section import Section
 from nuksmlab.paper.where import Emulation, Host, Where
+
+FAILURES = (kernels.KernelError, machine.MachineError, host.HostError)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -43,34 +45,16 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run(output: Path, size: Extent, only: str | None, where: Where) -> None:
-    for experiment in experiments.ALL:
-        if only in (None, experiment.name):
-            for part in experiment.parts(size):
-                runner.run(part, where, output / "raw" / part.name)
-
-
 def make_report(
     output: Path, size: Extent, where: Where, hardware: Hardware
 ) -> list[Section]:
-    sections: list[Section] = []
-    missing: list[str] = []
-    kept: dict[str, Complete] = {}
-    for experiment in experiments.ALL:
-        results = []
-        for part in experiment.parts(size):
-            directory = output / "raw" / part.name
-            if done := runner.completed(directory):
-                kept[part.name] = done
-                results += list(runner.read(directory))
-                if not runner.is_current(part, where, done):
-                    missing.append(f"{part.name} (what is shown is of an older state)")
-            else:
-                lacking = where.lacks(part)
-                missing.append(f"{part.name} ({lacking})" if lacking else part.name)
-        if results:
-            made = experiment.section(results, hardware)
-            sections.append(all_measured(made) if isinstance(where, Host) else made)
+    found = [
+        experiment.gather(output / "raw", size, where, hardware)
+        for experiment in experiments.ALL
+    ]
+    sections = [each.section for each in found if each.section]
+    missing = [name for each in found for name in each.missing]
+    kept = {name: done for each in found for name, done in each.kept.items()}
     print(report.write(output, sections, missing, kept, hardware))
     return sections
 
@@ -97,10 +81,12 @@ def main() -> int:
     try:
         hardware = model.read_hardware(arguments.hardware)
         where = Host() if arguments.host else Emulation(kernels.find(arguments.kernel))
-        if not arguments.report:
-            run(output, size, arguments.experiment, where)
+        for experiment in experiments.ALL:
+            wanted = arguments.experiment in (None, experiment.name)
+            if wanted and not arguments.report:
+                experiment.run(output / "raw", size, where)
         return verdict(make_report(output, size, where, hardware))
-    except (kernels.KernelError, machine.MachineError, OSError) as error:
+    except (*FAILURES, OSError) as error:
         print(f"paper: {error}", file=sys.stderr)
         return 1
 

@@ -3,7 +3,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
+from nuksmlab.paper import runner
 from nuksmlab.paper.extent import Extent, Part
 from nuksmlab.paper.fairness import plan as fairness_plan
 from nuksmlab.paper.fairness import section as fairness_section
@@ -12,22 +15,98 @@ from nuksmlab.paper.guests import section as guests_section
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.nodes import plan as nodes_plan
 from nuksmlab.paper.nodes import section as nodes_section
+from nuksmlab.paper.pressure import experiment as pressure
+from nuksmlab.paper.pressure import section as pressure_section
 from nuksmlab.paper.priority import plan as priority_plan
 from nuksmlab.paper.priority import section as priority_section
-from nuksmlab.paper.section import Section
+from nuksmlab.paper.runner import Complete
+from nuksmlab.paper.section import Section, all_measured
 from nuksmlab.paper.trial import Result
+from nuksmlab.paper.where import Host, Where
+
+
+@dataclass
+class Gathered:
+    """What there is of an experiment, for the report."""
+
+    section: Section | None
+    kept: dict[str, Complete]
+    missing: list[str]
+
+
+class Experiment(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def run(self, raw: Path, size: Extent, where: Where) -> None: ...
+
+    def gather(
+        self, raw: Path, size: Extent, where: Where, hardware: Hardware
+    ) -> Gathered: ...
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Trials:
+    """An experiment that consists of trials on nodes."""
+
     name: str
     parts: Callable[[Extent], list[Part]]
     section: Callable[[Sequence[Result], Hardware], Section]
 
+    def run(self, raw: Path, size: Extent, where: Where) -> None:
+        for part in self.parts(size):
+            runner.run(part, where, raw / part.name)
 
-ALL = (
-    Experiment("fairness", fairness_plan.parts, fairness_section.section),
-    Experiment("priority", priority_plan.parts, priority_section.section),
-    Experiment("guests", guests_plan.parts, guests_section.section),
-    Experiment("nodes", nodes_plan.parts, nodes_section.section),
+    def gather(
+        self, raw: Path, size: Extent, where: Where, hardware: Hardware
+    ) -> Gathered:
+        found = Gathered(None, {}, [])
+        results: list[Result] = []
+        for part in self.parts(size):
+            if done := runner.completed(raw / part.name):
+                found.kept[part.name] = done
+                results += runner.read(raw / part.name)
+                if not runner.is_current(part, where, done):
+                    older = f"{part.name} (what is shown is of an older state)"
+                    found.missing.append(older)
+            else:
+                lacking = where.lacks(part)
+                name = f"{part.name} ({lacking})" if lacking else part.name
+                found.missing.append(name)
+        if results:
+            section = self.section(results, hardware)
+            counted = not isinstance(where, Host)
+            found.section = section if counted else all_measured(section)
+        return found
+
+
+class Pressure:
+    """Figure 8, under User-Mode Linux: wherever it is run."""
+
+    name = pressure.NAME
+
+    def run(self, raw: Path, size: Extent, where: Where) -> None:  # noqa: ARG002
+        pressure.run(size, raw / self.name)
+
+    def gather(
+        self,
+        raw: Path,
+        size: Extent,  # noqa: ARG002
+        where: Where,  # noqa: ARG002
+        hardware: Hardware,  # noqa: ARG002
+    ) -> Gathered:
+        done = runner.completed(raw / self.name)
+        if done is None:
+            return Gathered(None, {}, [self.name])
+        observed = pressure.read(raw / self.name)
+        section = pressure_section.section(observed, f"raw/{self.name}/observed.jsonl")
+        return Gathered(section, {self.name: done}, [])
+
+
+TRIALS = (
+    Trials("fairness", fairness_plan.parts, fairness_section.section),
+    Trials("priority", priority_plan.parts, priority_section.section),
+    Trials("guests", guests_plan.parts, guests_section.section),
+    Trials("nodes", nodes_plan.parts, nodes_section.section),
 )
+ALL: tuple[Experiment, ...] = (*TRIALS, Pressure())

@@ -75,6 +75,8 @@ def run_all(instances: Sequence[Running], operations: int) -> list[Answer]:
 def measure(ksm: Ksm, trial: Trial, instances: Sequence[Running]) -> Observed:
     pages = [instance.pages_by_node() for instance in instances]
     counters = ksm.counters()
+    for instance in instances:
+        instance.warm()
     answers = run_all(instances, trial["operations"])
     return {
         "trial": trial,

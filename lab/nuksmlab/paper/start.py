@@ -36,7 +36,9 @@ class Fleet:
     ) -> Running:
         """For as long as the trial's stack, at least."""
         if not name.startswith(virtual.PREFIX):
-            return trial.enter_context(start(name, number, node, kib))
+            running = start(name, number, node, kib)
+            trial.enter_context(running)
+            return running
         key = (name, number, node, kib)
         if key not in self.machines:
             inside = name.removeprefix(virtual.PREFIX)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Figure 8 from what was observed; who ran out of memory."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from matplotlib.figure import Figure as Canvas
+
+from nuksmlab.paper.pressure import plan
+from nuksmlab.paper.pressure.records import Observed
+from nuksmlab.paper.section import (
+    MEASURED,
+    PUBLISHED,
+    UNKNOWN,
+    Check,
+    Column,
+    Picture,
+    Row,
+    Section,
+    Table,
+    number,
+)
+
+TITLE = "Figure 8: memory just over the limit"
+OLD, FOREST, OURS = (index.name for index in plan.INDEXES)
+PUBLISHED_END = {OLD: "out of memory at 900 s", FOREST: "runs to completion"}
+INTRODUCTION = [
+    "Two instances hold the same data, and a job allocates more and more: together "
+    "they have more than the machine, unless ksmd merges the instances' pages in "
+    "time. Which index is quick enough depends on how fast the job is, so it is run "
+    "at several speeds.",
+    f"The paper has two instances of 40 GiB, a job that takes 2 GiB each 15 s, and "
+    f"180 GiB. Here instances have {plan.INSTANCE_MIB} MiB, the job takes "
+    f"{plan.STEP_MIB} MiB at a time, and the machine, User-Mode Linux at native speed "
+    f"without nodes, has {plan.GUEST_MIB} MiB; pages differ in their last bytes only, "
+    "because at this size a tree of ordinary data is too low to slow ksmd down. Times "
+    "are the clock's and depend on what else the host does.",
+]
+
+
+def end(observed: Observed) -> str:
+    last = observed["moments"][-1]
+    if observed["killed"]:
+        return f"out of memory at {last['seconds']:.1f} s"
+    return f"all merged at {last['seconds']:.1f} s"
+
+
+def table(results: Sequence[Observed], raw: str) -> Table:
+    columns = [
+        Column("MiB/s of the job"),
+        Column("index"),
+        Column("repetition"),
+        Column("end", MEASURED),
+        Column("the paper's", PUBLISHED),
+        Column("least MiB free", MEASURED),
+        Column("MiB saved in the end", MEASURED),
+        Column("ksmd's CPU, % on average", MEASURED),
+    ]
+    rows = []
+    for line, observed in enumerate(results, 1):
+        run, moments = observed["run"], observed["moments"]
+        last = moments[-1]
+        cells = [
+            number(run["step_mib"] / run["interval"], 0),
+            run["configuration"],
+            str(run["repetition"]),
+            end(observed),
+            PUBLISHED_END.get(run["configuration"], UNKNOWN),
+            number(min(moment["free_mib"] for moment in moments), 0),
+            number(last["saved_mib"], 0),
+            number(100 * last["ksmd_seconds"] / last["seconds"], 0),
+        ]
+        rows.append(Row(cells, [f"{raw}#{line}"]))
+    title = "Figure 8: who runs out of memory, by the speed of the job"
+    return Table("figure-8", title, columns, rows)
+
+
+def draw(results: Sequence[Observed], canvas: Canvas) -> None:
+    """The first repetition at the speed that tells the indexes apart best."""
+    shown = [
+        observed
+        for observed in results
+        if observed["run"]["interval"] == telling(results)
+        and observed["run"]["repetition"] == 0
+    ]
+    names = {
+        "free_mib": "free, MiB",
+        "saved_mib": "de-duplicated, MiB",
+        "ksmd_seconds": "ksmd's CPU time, s",
+    }
+    several = canvas.subplots(1, len(names))
+    for axes, (name, label) in zip(several, names.items(), strict=True):
+        for observed in shown:
+            moments = observed["moments"]
+            axes.plot(
+                [moment["seconds"] for moment in moments],
+                [moment[name] for moment in moments],  # type: ignore[literal-required]
+                label=observed["run"]["configuration"],
+            )
+            if observed["killed"]:
+                axes.plot(moments[-1]["seconds"], moments[-1][name], "rx")  # type: ignore[literal-required]
+        axes.set_ylabel(label)
+        axes.set_xlabel("seconds")
+        axes.grid(alpha=0.3)
+    several[0].legend(fontsize="small")
+
+
+def failed(results: Sequence[Observed], name: str, interval: float) -> bool:
+    """In any repetition."""
+    return any(
+        observed["killed"]
+        for observed in results
+        if observed["run"]["configuration"] == name
+        and observed["run"]["interval"] == interval
+    )
+
+
+def telling(results: Sequence[Observed]) -> float:
+    """The quickest job that ours bears and the old index does not."""
+    for interval in plan.INTERVALS:
+        if failed(results, OLD, interval) and not failed(results, OURS, interval):
+            return interval
+    return plan.INTERVALS[0]
+
+
+def check(results: Sequence[Observed]) -> Check:
+    interval = telling(results)
+    old, ours = (failed(results, name, interval) for name in (OLD, OURS))
+    words = {True: "runs out of memory", False: "does not"}
+    return Check(
+        f"at {plan.STEP_MIB / interval:.0f} MiB/s, the old index runs out of memory "
+        "and ours does not",
+        "so at one speed at least",
+        f"the old one {words[old]}, ours {words[ours]}",
+        old and not ours,
+    )
+
+
+def section(results: Sequence[Observed], raw: str) -> Section:
+    caption = "As Figure 8: crosses are where memory ran out (measured)"
+    return Section(
+        TITLE,
+        INTRODUCTION,
+        [table(results, raw)],
+        [Picture("figure-8", caption, partial(draw, results))],
+        [check(results)],
+    )
