@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from nuksmlab import numa, paths, wait
+from nuksmlab.tenant import ANYWHERE
 from nuksmlab.workload import Answer, WorkloadError
 
 NAME = "mysql"
@@ -84,7 +85,8 @@ class Database:
             )
 
     def _bound(self, tenant: str) -> list[str]:
-        return [str(paths.BOUND), str(self.node), tenant]
+        node = "-" if self.node == ANYWHERE else str(self.node)
+        return [str(paths.BOUND), node, tenant]
 
     def _log(self) -> str:
         return (self.directory / "log").read_text(errors="replace")[-1000:]

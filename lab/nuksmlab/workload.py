@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, cast
 
 from nuksmlab import numa, paths
+from nuksmlab.tenant import ANYWHERE
 
 
 class WorkloadError(Exception):
@@ -41,7 +42,8 @@ class Instance:
         self.at = int(ready["at"])
 
     def _command(self, name: str, number: int, kib: int) -> list[str]:
-        return [str(paths.WORKLOAD), name, str(number), str(self.node), str(kib)]
+        node = "-" if self.node == ANYWHERE else str(self.node)
+        return [str(paths.WORKLOAD), name, str(number), node, str(kib)]
 
     def _read(self) -> dict[str, Any]:
         assert self.process.stdout is not None

@@ -13,8 +13,11 @@ from nuksmlab.machine import Machine
 from nuksmlab.paper import experiments, extent, model, report, runner
 from nuksmlab.paper.extent import NUKSM, OFF, QUICK, STOCK, Part
 from nuksmlab.paper.model import Hardware
+from nuksmlab.paper.pressure import plan as pressure_plan
+from nuksmlab.paper.pressure import section as pressure_section
+from nuksmlab.paper.pressure.records import Moment, Observed
 from nuksmlab.paper.runner import Complete
-from nuksmlab.paper.section import Check, Section
+from nuksmlab.paper.section import Check, Section, all_measured
 from nuksmlab.paper.trial import Result, ResultInstance, Trial
 
 HARDWARE = model.read_hardware(model.PAPERS_MACHINE)
@@ -237,3 +240,50 @@ def test_initramfs_has_a_file_where_the_kernel_looks_for_it() -> None:
     assert len(data) % 4 == 0
     assert data.index(b"init\0") == 110
     assert data[116:121] == b"hello"
+
+
+def race(name: str, interval: float, killed: list[str]) -> Observed:
+    run = next(
+        run
+        for run in pressure_plan.runs(1)
+        if (run["configuration"], run["interval"]) == (name, interval)
+    )
+    moment: Moment = {
+        "seconds": 4.0,
+        "free_mib": 20.0,
+        "saved_mib": 1000.0,
+        "ksmd_seconds": 3.0,
+        "allocated_mib": 160,
+    }
+    return {"run": run, "moments": [moment], "killed": killed}
+
+
+def races(killed: Sequence[str], ours_killed: Sequence[str]) -> list[Observed]:
+    return [
+        race(
+            index.name, interval, list(ours_killed if index.name == "ours" else killed)
+        )
+        for interval in pressure_plan.INTERVALS
+        for index in pressure_plan.INDEXES
+    ]
+
+
+def test_figure_8_says_who_ran_out_of_memory(tmp_path: Path) -> None:
+    section = pressure_section.section(races(["instance-0"], []), "raw/x")
+    assert failed(section.checks) == []
+    report.write(tmp_path, [section], [], {}, HARDWARE)
+    lines = (tmp_path / "figure-8.csv").read_text().splitlines()
+    assert "160,KSM,0,out of memory at 4.0 s,out of memory at 900 s,20" in lines[1]
+    assert "160,ours,0,all merged at 4.0 s,-,20" in lines[3]
+
+
+@pytest.mark.parametrize("both", [[], ["instance-0"]])
+def test_figure_8s_goal_does_not_hold_where_both_end_the_same(both: list[str]) -> None:
+    section = pressure_section.section(races(both, both), "raw/x")
+    assert len(failed(section.checks)) == 1
+
+
+def test_run_times_of_real_hardware_are_measured() -> None:
+    made = all_measured(section("fairness"))
+    kinds = {column.kind for table in made.tables for column in table.columns}
+    assert kinds == {"", "measured", "published"}

@@ -3,8 +3,9 @@
  * Runs any program on one node: on its CPUs, with its memory, and at the same
  * addresses in each instance, so that pages with pointers are equal, too. With a
  * tenant's number, all that the program does is between that tenant's marks.
+ * Without a node, it is run as it is.
  *
- * usage: bound NODE TENANT|- COMMAND...
+ * usage: bound NODE|- TENANT|- COMMAND...
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -44,18 +45,21 @@ static int run_marked(unsigned int tenant, char **command)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
 }
 
-int main(int argc, char **argv)
+static void bind_to(int node)
 {
-	int node;
-
-	if (argc < 4) {
-		fprintf(stderr, "usage: bound NODE TENANT|- COMMAND...\n");
-		return EXIT_FAILURE;
-	}
-	node = atoi(argv[1]);
 	if (node_bind_cpus(node) || node_bind_memory(node) ||
 	    personality(ADDR_NO_RANDOMIZE) < 0)
 		fail("bound");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 4) {
+		fprintf(stderr, "usage: bound NODE|- TENANT|- COMMAND...\n");
+		return EXIT_FAILURE;
+	}
+	if (strcmp(argv[1], "-"))
+		bind_to(atoi(argv[1]));
 	if (!strcmp(argv[2], "-"))
 		run(argv + 3);
 	return run_marked(atoi(argv[2]) % MARK_TENANTS, argv + 3);

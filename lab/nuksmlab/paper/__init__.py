@@ -6,9 +6,11 @@ fairness/    Figures 3 and 6, Table II
 priority/    Figures 4 and 7, Table III
 guests/      the same as fairness/, in virtual machines
 nodes/       four nodes: IV-E
+pressure/    Figure 8
 
 extent       how much of each workload; configurations; parts, one boot each
 trial        one trial, and what was observed of it
+start        instances of any workload
 guest        the trials, inside the machine
 where        in an emulated machine, or on this one
 runner       what was observed is kept, and not run again

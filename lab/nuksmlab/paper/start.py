@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nuksmlab import database, virtual
 from nuksmlab.database import Database
+from nuksmlab.tenant import ANYWHERE
 from nuksmlab.virtual import VirtualMachine
 from nuksmlab.workload import Instance
 
@@ -50,5 +51,5 @@ class Fleet:
 def run_here(name: str, kib: int, operations: int) -> str:
     """What an instance answers on this machine, without merging."""
     name = name.removeprefix(virtual.PREFIX)
-    with start(name, 0, 0, kib, merged=False) as instance:
+    with start(name, 0, ANYWHERE, kib, merged=False) as instance:
         return instance.run(operations)["checksum"]
