@@ -59,7 +59,7 @@ class Race:
 
     def start_tenant(self, name: str, mib: int, **shares: int) -> None:
         """A child has its own chance; a death is not an error here."""
-        tenant = Tenant(Spec(name, ANYWHERE, mib, equal=0, **shares))
+        tenant = Tenant(Spec(name, ANYWHERE, mib, equal=0, madvised=True, **shares))
         self.stack.callback(end, tenant)
         set_chance(tenant.pid, SACRIFICE)
         self.tenants.append(tenant)
