@@ -19,8 +19,8 @@ LINE_BYTES = 64
 CACHES = Caches()
 LARGE_KIB = 4 * CACHES.llc_kib
 PASSES = 4
-# What the measured phase adds itself: the kernel's ticks, reading a command.
-NOISE = 0.02
+# What the program does besides, and what other programs do on its CPU.
+NOISE = 0.005
 
 
 def move_pages(instance: Instance, node_of: Callable[[int], int]) -> None:

@@ -54,7 +54,8 @@ DIFFERENCES = (
     "here are nearer to the ratio of the latencies (139/89 = 1.56) than there.",
     "Merging is complete, and ksmd stopped, when an instance is measured; in the "
     "paper KSM works meanwhile.",
-    "Not counted: fetching instructions, walking page tables, writing back.",
+    "Not counted: what kernels do, fetching instructions, walking page tables, "
+    "writing back.",
     "MySQL is MariaDB here: one table in memory, sysbench's read-only transactions, "
     "one client where the paper has a hundred. The priorities are run without it.",
 )
