@@ -24,6 +24,7 @@ endif
 .PHONY: help demo test check unit kernel kernels kernel-deb kernel-check series engine selftests stress guest cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
 .PHONY: help demo test check unit kernel kernel-deb series engine selftests stress guest counter cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
 .PHONY: help demo test check unit kernel kernel-deb series engine selftests stress guest counter cost bench paper paper-quick build clean setup-demo setup-test setup-kernel setup-kernel-deb
+.PHONY: help demo test check unit kernel kernel-deb series engine selftests stress guest counter cost bench paper build clean setup-demo setup-test setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +36,7 @@ test: check unit kernels ## run all tests: check, unit, stress, selftests, guest
 	$(MAKE) --no-print-directory -j2 --output-sync=line AT_ONCE=2 NODES=4 $(MACHINE_TESTS)
 test: check unit engine guest counter ## run what is quick enough for each commit: check, unit, engine, guest, counter
 test: check unit engine guest counter paper-quick ## run what is quick enough for each commit: check, unit, engine, guest, counter, paper in small
+test: check unit engine guest counter ## run what is quick enough for each commit: check, unit, engine, guest, counter
 
 check: setup-test ## check format, lints and types
 	cargo fmt --all --check
@@ -99,9 +101,6 @@ bench: setup-test build ## measure the engine's index against stock's; QUICK=1 f
 paper: setup-test build ## reproduce the paper; QUICK=1 in small, EXPERIMENT=NAME one only, HOST=1 on this machine
 	$(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) $(if $(HOST),--host) \
 		$(if $(EXPERIMENT),--experiment $(EXPERIMENT)) $(if $(HARDWARE),--hardware "$(HARDWARE)")
-
-paper-quick:
-	$(MAKE) --no-print-directory paper QUICK=1
 
 build: ## build the program, the tenant, the workloads and the counter
 	cargo build --locked --release
