@@ -6,6 +6,7 @@ kernel's pages, too. The workload is the only process there is.
 """
 
 import os
+import threading
 from pathlib import Path
 
 from nuksmlab import numa, paths
@@ -14,6 +15,7 @@ from nuksmlab.workload import Instance
 PREFIX = "kvm "
 # What the guest's kernel needs besides the workload's data.
 SPARE_MIB = 80
+BOOT_SECONDS = 240.0
 
 
 def padded(data: bytes) -> bytes:
@@ -40,7 +42,16 @@ class VirtualMachine(Instance):
         self, name: str, number: int, node: int, kib: int, kernel: Path
     ) -> None:
         self.kernel = kernel
-        super().__init__(name, number, node, kib)
+        self.late = threading.Timer(BOOT_SECONDS, self._give_up)
+        self.late.start()
+        try:
+            super().__init__(name, number, node, kib)
+        finally:
+            self.late.cancel()
+
+    def _give_up(self) -> None:
+        """It hung once in nine boots: its end is then an error, and no wait."""
+        self.process.kill()
 
     def _command(self, name: str, number: int, kib: int) -> list[str]:
         initramfs = Path(f"/tmp/nuksm-initramfs-{number}")

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypedDict, cast
 
-from nuksmlab import counter, paths
+from nuksmlab import counter, database, paths, virtual
 from nuksmlab.counter import Counts
 from nuksmlab.paper.extent import Part
 from nuksmlab.paper.start import run_here
@@ -25,9 +25,12 @@ from nuksmlab.paper.where import Where
 # Of the lab, what a guest runs and how it is booted.
 SOURCES = (
     *("counter.py", "ksm.py", "machine.py", "numa.py", "program.py", "workload.py"),
-    *("database.py", "virtual.py"),
     *("paper/guest.py", "paper/start.py", "paper/trial.py"),
 )
+
+
+# The same, by how the names of the workloads begin that alone use it.
+SOURCES_OF = {database.NAME: "database.py", virtual.PREFIX: "virtual.py"}
 
 
 class Complete(TypedDict):
@@ -52,7 +55,12 @@ def file_hash(path: Path) -> str:
 def inputs(part: Part, where: Where) -> str:
     """Changes with whatever could change the result."""
     lab = paths.REPOSITORY / "lab" / "nuksmlab"
-    sources = [lab / name for name in SOURCES]
+    own = [
+        name
+        for prefix, name in SOURCES_OF.items()
+        if any(trial["workload"].startswith(prefix) for trial in part.trials)
+    ]
+    sources = [lab / name for name in (*SOURCES, *own)]
     known = {
         "trials": part.trials,
         "machine": where.describe(part),
