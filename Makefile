@@ -15,16 +15,13 @@ SELFTESTS := lab/engine_tests/test_selftests.py
 ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
 
 # An emulated machine keeps one CPU busy: two at once, the longest first.
-MACHINE_TESTS := stress selftests guest engine kernel-check
+MACHINE_TESTS := stress selftests guest engine kernel-check counter
 
 .DEFAULT_GOAL := help
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo test check unit kernel kernels kernel-deb kernel-check series engine selftests stress guest cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
-.PHONY: help demo test check unit kernel kernel-deb series engine selftests stress guest counter cost bench build clean setup-demo setup-test setup-kernel setup-kernel-deb
-.PHONY: help demo test check unit kernel kernel-deb series engine selftests stress guest counter cost bench paper paper-quick build clean setup-demo setup-test setup-kernel setup-kernel-deb
-.PHONY: help demo test check unit kernel kernel-deb series engine selftests stress guest counter cost bench paper build clean setup-demo setup-test setup-kernel setup-kernel-deb
+.PHONY: help demo test check unit kernel kernels kernel-deb kernel-check series engine selftests stress guest counter cost bench paper build clean setup-demo setup-test setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -32,11 +29,8 @@ help: ## list the targets
 demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, or /path/to/vmlinuz
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
-test: check unit kernels ## run all tests: check, unit, stress, selftests, guest, engine, kernel-check
+test: check unit kernels ## run all tests: check, unit, stress, selftests, guest, engine, kernel-check, counter
 	$(MAKE) --no-print-directory -j2 --output-sync=line AT_ONCE=2 NODES=4 $(MACHINE_TESTS)
-test: check unit engine guest counter ## run what is quick enough for each commit: check, unit, engine, guest, counter
-test: check unit engine guest counter paper-quick ## run what is quick enough for each commit: check, unit, engine, guest, counter, paper in small
-test: check unit engine guest counter ## run what is quick enough for each commit: check, unit, engine, guest, counter
 
 check: setup-test ## check format, lints and types
 	cargo fmt --all --check
@@ -86,11 +80,10 @@ guest: setup-test build ## run the program's tests in machines of two and four n
 	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2 -- $(GUEST_TESTS) -m "not cost"
 	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4 -- $(GUEST_TESTS) -m "not cost"
 
-cost: setup-test build ## measure a pass over 1 GiB of merged pages, and serving 64 tenants
 counter: setup-test build ## test the counting of DRAM accesses, in a counting machine
 	$(ON_ENGINE) --count --nodes 2 --memory-mib 512 --output build/counter -- $(TESTS) lab/counter_tests
 
-cost: setup-test build ## measure a pass over 1 GiB of merged pages
+cost: setup-test build ## measure a pass over 1 GiB of merged pages, and serving 64 tenants
 	$(IN_MACHINE) --nodes 2 --memory-mib 2048 --output build/cost -- $(GUEST_TESTS) -m cost
 	cat build/cost/*.json
 
