@@ -30,7 +30,7 @@ demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
 test: check unit kernels ## run all tests: check, unit, stress, selftests, guest, engine, kernel-check, counter
-	$(MAKE) --no-print-directory -j2 --output-sync=line AT_ONCE=2 NODES=4 $(MACHINE_TESTS)
+	$(MAKE) --no-print-directory -j2 AT_ONCE=2 NODES=4 $(MACHINE_TESTS)
 
 check: setup-test ## check format, lints and types
 	cargo fmt --all --check

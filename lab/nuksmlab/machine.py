@@ -130,16 +130,20 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 def relay(
     process: subprocess.Popen[bytes], output: Path, seconds: float, quiet: bool
 ) -> None:
-    """Passes on what the guest says as it comes; tells that it boots until then."""
+    """Passes on what the guest says, line by line; tells that it boots until then.
+
+    Whole lines, as another machine may be saying something at the same time.
+    """
     start = time.monotonic()
     beat = start + HEARTBEAT_SECONDS
-    ended, booting = False, True
+    ended, booting, begun = False, True, b""
     with (output / SAID).open("rb") as said:
         while not ended:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(RELAY_SECONDS)
                 ended = True
-            data = said.read()
+            lines, newline, begun = (begun + said.read()).rpartition(b"\n")
+            data = lines + newline + (begun if ended else b"")
             now = time.monotonic()
             if now - start > seconds:
                 raise MachineError(f"the machine was not done after {seconds:.0f} s")
