@@ -65,10 +65,11 @@ engine: setup-test build ## run the engine's tests, on its own kernels
 kernel-check: setup-test ## ask the kernel's tools about the engine; compare what is without it with stock
 	@kernel/check.sh
 
+# In every combination of settings; as a part of `test`, in some.
 selftests: setup-test build ## run the kernel's own tests of KSM, on a stock kernel and on ours
 	$(PYTHON) -m nuksmlab.selftests build
 	$(PYTHON) -m nuksmlab run --nodes 2 --memory-mib 1024 --output build/selftests-stock -- $(TESTS) $(SELFTESTS)
-	$(ON_ENGINE) --nodes 2 --memory-mib 1024 --output build/selftests-engine -- $(TESTS) $(SELFTESTS)
+	$(ON_ENGINE) --nodes 2 --memory-mib 1024 --output build/selftests-engine -- $(TESTS) $(SELFTESTS) $(if $(AT_ONCE),-m "not exhaustive")
 	$(PYTHON) -m nuksmlab.selftests compare build/selftests-stock build/selftests-engine
 
 stress: setup-test build ## everything at once on the debug kernel; NODES=2 or 4, SECONDS=180, KERNEL=nuksm-debug
