@@ -12,6 +12,7 @@ from pathlib import Path
 from nuksmlab import kernels, machine, paths
 from nuksmlab.bench import host
 from nuksmlab.paper import experiments, extent, model, report
+from nuksmlab.paper.experiments import Experiment
 from nuksmlab.paper.extent import Extent
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.section import Section
@@ -59,7 +60,17 @@ def make_report(
     return sections
 
 
-def verdict(sections: list[Section]) -> int:
+def run(experiment: Experiment, raw: Path, size: Extent, where: Where) -> bool:
+    """One that fails does not keep the others from being run."""
+    try:
+        experiment.run(raw, size, where)
+    except FAILURES as error:
+        print(f"paper: {experiment.name}: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def verdict(sections: list[Section]) -> bool:
     checks = [check for section in sections for check in section.checks]
     failed = [check for check in checks if not check.holds]
     for check in failed:
@@ -67,7 +78,7 @@ def verdict(sections: list[Section]) -> int:
             f"paper: {check.what}: {check.found}, wanted {check.goal}", file=sys.stderr
         )
     print(f"{len(checks) - len(failed)} of {len(checks)} goals hold")
-    return 1 if failed else 0
+    return not failed
 
 
 def main() -> int:
@@ -81,11 +92,13 @@ def main() -> int:
     try:
         hardware = model.read_hardware(arguments.hardware)
         where = Host() if arguments.host else Emulation(kernels.find(arguments.kernel))
+        done = True
         for experiment in experiments.ALL:
             wanted = arguments.experiment in (None, experiment.name)
             if wanted and not arguments.report:
-                experiment.run(output / "raw", size, where)
-        return verdict(make_report(output, size, where, hardware))
+                done = run(experiment, output / "raw", size, where) and done
+        held = verdict(make_report(output, size, where, hardware))
+        return 0 if done and held else 1
     except (*FAILURES, OSError) as error:
         print(f"paper: {error}", file=sys.stderr)
         return 1

@@ -106,7 +106,7 @@ class Pressure:
 TRIALS = (
     Trials("fairness", fairness_plan.parts, fairness_section.section),
     Trials("priority", priority_plan.parts, priority_section.section),
-    Trials("guests", guests_plan.parts, guests_section.section),
     Trials("nodes", nodes_plan.parts, nodes_section.section),
+    Trials("guests", guests_plan.parts, guests_section.section),
 )
 ALL: tuple[Experiment, ...] = (*TRIALS, Pressure())
