@@ -47,7 +47,7 @@ class VirtualMachine(Instance):
         super().__init__(name, number, node, kib)
 
     def _read(self) -> dict[str, Any]:
-        """Two runs of eight hung, why is not known: that is an error, and no wait."""
+        """Two runs of seven hung, why is not known: that is an error, and no wait."""
         late = threading.Timer(ANSWER_SECONDS, self.process.kill)
         late.start()
         try:
