@@ -191,17 +191,7 @@ impl FromStr for PagesByNode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-
-    fn root(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join(DIR)).unwrap();
-        for (name, text) in files {
-            fs::write(dir.path().join(DIR).join(name), text).unwrap();
-        }
-        let root = Root::at(dir.path());
-        (dir, root)
-    }
+    use crate::testing::root;
 
     #[test]
     fn a_stock_kernel_has_none() {

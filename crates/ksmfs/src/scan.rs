@@ -72,17 +72,7 @@ const SCAN_TIME: &str = "scan-time";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-
-    fn root(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join(DIR)).unwrap();
-        for (name, text) in files {
-            fs::write(dir.path().join(DIR).join(name), text).unwrap();
-        }
-        let root = Root::at(dir.path());
-        (dir, root)
-    }
+    use crate::testing::root;
 
     const OLD: [(&str, &str); 2] = [("pages_to_scan", "100\n"), ("sleep_millisecs", "20\n")];
     const NEW: [(&str, &str); 5] = [
