@@ -44,6 +44,7 @@ static void nuksm_prune_stable_trees(void)
 				folio_put(folio);
 			cond_resched();
 		}
+		cond_resched();
 	}
 }
 
