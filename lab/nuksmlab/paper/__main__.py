@@ -6,19 +6,16 @@ is there, even if only one experiment was asked for.
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
-from nuksmlab import kernels, machine, paths
-from nuksmlab.bench import host
-from nuksmlab.paper import experiments, extent, model, report
-from nuksmlab.paper.experiments import Experiment
+from nuksmlab import kernels, paths
+from nuksmlab.paper import experiments, extent, jobs, model, report
 from nuksmlab.paper.extent import Extent
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.section import Section
 from nuksmlab.paper.where import Emulation, Host, Where
-
-FAILURES = (kernels.KernelError, machine.MachineError, host.HostError)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -32,6 +29,14 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small, for a few minutes")
     parser.add_argument(
         "--host", action="store_true", help="on this machine, as root; measures time"
+    )
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="machines at the same time, each of which keeps one CPU busy; "
+        "default: as many as there are CPUs",
     )
     parser.add_argument("--kernel", default="nuksm", help="default: ours")
     parser.add_argument(
@@ -60,16 +65,6 @@ def make_report(
     return sections
 
 
-def run(experiment: Experiment, raw: Path, size: Extent, where: Where) -> bool:
-    """One that fails does not keep the others from being run."""
-    try:
-        experiment.run(raw, size, where)
-    except FAILURES as error:
-        print(f"paper: {experiment.name}: {error}", file=sys.stderr)
-        return False
-    return True
-
-
 def verdict(sections: list[Section]) -> bool:
     checks = [check for section in sections for check in section.checks]
     failed = [check for check in checks if not check.holds]
@@ -92,14 +87,16 @@ def main() -> int:
     try:
         hardware = model.read_hardware(arguments.hardware)
         where = Host() if arguments.host else Emulation(kernels.find(arguments.kernel))
-        done = True
-        for experiment in experiments.ALL:
-            wanted = arguments.experiment in (None, experiment.name)
-            if wanted and not arguments.report:
-                done = run(experiment, output / "raw", size, where) and done
+        planned = [
+            job
+            for experiment in experiments.ALL
+            if arguments.experiment in (None, experiment.name) and not arguments.report
+            for job in experiment.jobs(output / "raw", size, where)
+        ]
+        done = jobs.run_all(planned, arguments.at_once)
         held = verdict(make_report(output, size, where, hardware))
         return 0 if done and held else 1
-    except (*FAILURES, OSError) as error:
+    except (*jobs.FAILURES, OSError) as error:
         print(f"paper: {error}", file=sys.stderr)
         return 1
 

@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from nuksmlab.paper.fairness import plan as fairness_plan
 from nuksmlab.paper.fairness import section as fairness_section
 from nuksmlab.paper.guests import plan as guests_plan
 from nuksmlab.paper.guests import section as guests_section
+from nuksmlab.paper.jobs import Job
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.nodes import plan as nodes_plan
 from nuksmlab.paper.nodes import section as nodes_section
@@ -38,7 +40,7 @@ class Experiment(Protocol):
     @property
     def name(self) -> str: ...
 
-    def run(self, raw: Path, size: Extent, where: Where) -> None: ...
+    def jobs(self, raw: Path, size: Extent, where: Where) -> list[Job]: ...
 
     def gather(
         self, raw: Path, size: Extent, where: Where, hardware: Hardware
@@ -53,9 +55,15 @@ class Trials:
     parts: Callable[[Extent], list[Part]]
     section: Callable[[Sequence[Result], Hardware], Section]
 
-    def run(self, raw: Path, size: Extent, where: Where) -> None:
-        for part in self.parts(size):
-            runner.run(part, where, raw / part.name)
+    def jobs(self, raw: Path, size: Extent, where: Where) -> list[Job]:
+        return [
+            Job(
+                part.name,
+                partial(runner.run, part, where, raw / part.name),
+                timed=isinstance(where, Host),
+            )
+            for part in self.parts(size)
+        ]
 
     def gather(
         self, raw: Path, size: Extent, where: Where, hardware: Hardware
@@ -85,8 +93,8 @@ class Pressure:
 
     name = pressure.NAME
 
-    def run(self, raw: Path, size: Extent, where: Where) -> None:  # noqa: ARG002
-        pressure.run(size, raw / self.name)
+    def jobs(self, raw: Path, size: Extent, where: Where) -> list[Job]:  # noqa: ARG002
+        return [Job(self.name, partial(pressure.run, size, raw / self.name), True)]
 
     def gather(
         self,

@@ -118,7 +118,7 @@ def progress(number: int, total: int, observed: Observed, took: float) -> str:
     trial = observed["trial"]
     nodes = [instance["pages_by_node"] for instance in observed["instances"]]
     return (
-        f"  {number}/{total}  {trial['workload']:13}  {trial['configuration']:18}  "
+        f"{OUTPUT.name}: {number}/{total}  {trial['configuration']:18}  "
         f"{observed['pages_sharing']:6} pages saved, pages by node {nodes}, "
         f"{took:.0f} s"
     )

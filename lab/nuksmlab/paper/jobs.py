@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What machines are booted for: several at once, unless time is measured."""
+
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from nuksmlab import kernels, machine
+from nuksmlab.bench import host
+
+FAILURES = (kernels.KernelError, machine.MachineError, host.HostError)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one machine is booted for, unless that was done before."""
+
+    name: str
+    run: Callable[[], object]
+    timed: bool  # by the clock: nothing else is to run meanwhile
+
+
+def run(job: Job) -> bool:
+    """One that fails does not keep the others from being run."""
+    try:
+        job.run()
+    except FAILURES as error:
+        print(f"paper: {job.name}: {error}", file=sys.stderr, flush=True)
+        return False
+    return True
+
+
+def run_all(jobs: Sequence[Job], at_once: int) -> bool:
+    """First those that measure time, each alone.
+
+    The others in processes of their own: Ctrl-C reaches these, and their machines.
+    """
+    done = [run(job) for job in jobs if job.timed]
+    with ProcessPoolExecutor(at_once) as pool:
+        done += pool.map(run, [job for job in jobs if not job.timed])
+    return all(done)
