@@ -47,10 +47,8 @@ SETTINGS = [
 # Each value of each knob at least once.
 CHECKED_ALWAYS = {
     ("checksum", "fair", 1),
-    ("checksum", "fair", 0),
-    ("checksum", "first", 1),
     ("checksum", "priority", 0),
-    ("content", "priority", 1),
+    ("content", "first", 1),
 }
 # smart_scan makes ksm_tests -N fail by chance, on any kernel: it waits for two
 # scans, in which a page that was there before may be skipped.

@@ -9,6 +9,8 @@ from nuksmlab import paths, program
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import StartTenant, Tenant
 
+pytestmark = pytest.mark.anywhere
+
 EXEC = (str(paths.NUKSM), "exec", "--")
 
 

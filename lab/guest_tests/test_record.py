@@ -16,6 +16,8 @@ from nuksmlab import paths, program, wait
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import Tenant
 
+pytestmark = pytest.mark.anywhere
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:

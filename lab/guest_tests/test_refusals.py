@@ -12,6 +12,8 @@ import pytest
 from nuksmlab import paths, program
 from nuksmlab.tenant import Tenant
 
+pytestmark = pytest.mark.anywhere
+
 NOBODY = 65534
 
 

@@ -60,6 +60,7 @@ def test_what_it_shows_agrees_with_the_kernel(
         assert word in text
 
 
+@pytest.mark.anywhere
 @pytest.mark.parametrize("size", SIZES)
 def test_keys_sort_select_open_and_close(
     merged: list[Tenant], top: StartTop, output: Path, size: tuple[int, int]
@@ -84,6 +85,7 @@ def test_keys_sort_select_open_and_close(
     assert terminal.process.poll() is None
 
 
+@pytest.mark.anywhere
 @pytest.mark.parametrize("keys", ["q", ESCAPE, CONTROL_C, f"{ENTER}q"])
 def test_it_quits_and_gives_the_terminal_back(
     merged: list[Tenant], top: StartTop, keys: str
@@ -95,6 +97,7 @@ def test_it_quits_and_gives_the_terminal_back(
     assert terminal.is_restored()
 
 
+@pytest.mark.anywhere
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_gives_the_terminal_back(
     ksm: Ksm, top: StartTop, number: signal.Signals
@@ -106,6 +109,7 @@ def test_signal_gives_the_terminal_back(
     assert terminal.is_restored()
 
 
+@pytest.mark.anywhere
 def test_it_follows_the_size_of_the_window(merged: list[Tenant], top: StartTop) -> None:
     terminal = top(60, 20)
     wide = re.compile(r"saved ▼ +merged +remote")
@@ -118,6 +122,7 @@ def test_it_follows_the_size_of_the_window(merged: list[Tenant], top: StartTop) 
     assert merged and terminal.process.poll() is None
 
 
+@pytest.mark.anywhere
 def test_without_colour_it_says_the_same(merged: list[Tenant], top: StartTop) -> None:
     def names(environment: dict[str, str]) -> tuple[list[str], bool]:
         terminal = top(80, 24, environment)
@@ -131,6 +136,7 @@ def test_without_colour_it_says_the_same(merged: list[Tenant], top: StartTop) ->
         assert names(plain) == (colourful, False)
 
 
+@pytest.mark.anywhere
 def test_tenants_come_and_go(
     start: StartTenant, merged: list[Tenant], ksm: Ksm, top: StartTop
 ) -> None:
@@ -143,6 +149,7 @@ def test_tenants_come_and_go(
     assert merged
 
 
+@pytest.mark.anywhere
 def test_where_nothing_can_be_drawn_it_says_what_to_use() -> None:
     done = program.run("top")
     assert done.returncode == 1

@@ -13,6 +13,8 @@ from nuksmlab import paths, program, wait
 from nuksmlab.ksm import STOCK, Ksm
 from nuksmlab.tenant import StartTenant
 
+pytestmark = pytest.mark.anywhere
+
 DEADLINE = 60.0
 SETTINGS = (
     "pages_to_scan",
