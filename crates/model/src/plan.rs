@@ -2,14 +2,22 @@
 //! The placement planner: which merged pages move where.
 //!
 //! All shared pages are known at once, so the plan is exact. Pages are grouped
-//! by sharing set (the tenants that use them); each node gets its share of
-//! each set, rounded down or up by less than a page, and the roundings are
-//! chosen so that over all sets the shares come out as well. Only pages above
-//! their node's number move, and counts that already fit are left alone:
-//! planning again after the moves finds nothing to do.
+//! by sharing set (the tenants that use them), and within it by stretches of
+//! neighbouring addresses, since neighbours are often used alike. Each node
+//! gets its share of each set and of each stretch, rounded down or up by less
+//! than a page; the roundings are chosen so that the stretches add up to their
+//! set, and the sets to the shares of all. Only pages above their node's number
+//! move, and counts that already fit are left alone: planning again after the
+//! moves finds nothing to do.
+
+mod balance;
+mod counts;
 
 use crate::NodeShare;
+use balance::{Set, balance};
+use counts::{Counts, has_room};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// A merged page: where it is and who shares it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +26,21 @@ pub struct Page {
     pub node: u32,
     /// Index of its sharing set.
     pub set: u32,
+    /// Its place in the memory of its first sharer: neighbours there have
+    /// neighbouring numbers.
+    pub place: u64,
+}
+
+/// Pages of memory in a stretch: 256 KiB, where pages have 4 KiB.
+const STRETCH: u64 = 64;
+
+/// A set and one of its stretches.
+type StretchId = (u32, u64);
+
+impl Page {
+    fn stretch(&self) -> StretchId {
+        (self.set, self.place / STRETCH)
+    }
 }
 
 /// One page to be moved.
@@ -54,222 +77,119 @@ pub fn plan(
     mut room: Room,
     distance: impl Fn(u32, u32) -> u32,
 ) -> Plan {
-    let mut counts: Vec<SetCounts> = sets.iter().map(|shares| SetCounts::new(shares)).collect();
-    for page in pages {
-        counts[page.set as usize].add(page.node);
-    }
-    for set in &mut counts {
-        set.round_towards_present();
-    }
-    balance_roundings(&mut counts);
+    let runs = runs(pages);
+    let mut stretches: Vec<Stretch> = runs
+        .chunk_by(|left, right| left.stretch == right.stretch)
+        .map(|runs| Stretch::new(runs, pages))
+        .collect();
+    round(&mut stretches, sets);
 
     let mut plan = Plan::default();
-    for (index, page) in (0_u32..).zip(pages) {
-        let set = &mut counts[page.set as usize];
-        if !set.must_leave(page.node) {
-            continue;
-        }
-        let to = match set.take_deficit(&room) {
-            Some(node) => Some(node),
-            None => set.nearest_with_room(page.node, &room, &distance),
-        };
-        match to {
-            Some(to) => {
-                room.entry(to).and_modify(|free| *free -= 1);
-                plan.moves.push(Move { page: index, to });
+    for stretch in stretches.iter_mut().filter(|stretch| stretch.counts.has_surplus()) {
+        let (set, seed) = (stretch.set(), stretch.first_place());
+        for index in stretch.by_place(pages) {
+            let from = pages[index as usize].node;
+            if !stretch.counts.must_leave(from, seed) {
+                continue;
             }
-            None => plan.no_room += 1,
+            let nearest = || nearest_with_room(&sets[set], from, &room, &distance);
+            match stretch.counts.take_deficit(&room, seed).or_else(nearest) {
+                Some(to) => {
+                    room.entry(to).and_modify(|free| *free -= 1);
+                    plan.moves.push(Move { page: index, to });
+                }
+                None => plan.no_room += 1,
+            }
         }
     }
+    plan.moves.sort_unstable_by_key(|step| step.page);
     plan
 }
 
-/// A sharing set's pages on one node.
-#[derive(Debug, Clone, Default)]
-struct OnNode {
+/// Pages of a stretch that follow each other in the order of frames.
+struct Run {
+    stretch: StretchId,
+    pages: Range<u32>,
+}
+
+/// All runs, by stretch. There are few: neighbouring frames mostly have
+/// neighbouring places.
+fn runs(pages: &[Page]) -> Vec<Run> {
+    let mut next = 0_u32;
+    let run = |neighbours: &[Page]| {
+        let first = next;
+        next += u32::try_from(neighbours.len()).unwrap_or(0);
+        Run { stretch: neighbours[0].stretch(), pages: first..next }
+    };
+    let neighbours = pages.chunk_by(|left, right| left.stretch() == right.stretch());
+    let mut runs: Vec<Run> = neighbours.map(run).collect();
+    runs.sort_unstable_by_key(|run| run.stretch);
+    runs
+}
+
+/// A set's pages in a stretch of its first tenant's memory.
+struct Stretch<'a> {
+    runs: &'a [Run],
+    counts: Counts,
+}
+
+impl<'a> Stretch<'a> {
+    fn new(runs: &'a [Run], pages: &[Page]) -> Self {
+        let mut counts = Counts::default();
+        for index in runs.iter().flat_map(|run| run.pages.clone()) {
+            counts.add(pages[index as usize].node, 1);
+        }
+        Self { runs, counts }
+    }
+
+    fn set(&self) -> usize {
+        self.runs[0].stretch.0 as usize
+    }
+
+    fn first_place(&self) -> u64 {
+        self.runs[0].stretch.1 * STRETCH
+    }
+
+    /// Indexes of its pages, by their places.
+    fn by_place(&self, pages: &[Page]) -> Vec<u32> {
+        let mut indexes: Vec<u32> = self.runs.iter().flat_map(|run| run.pages.clone()).collect();
+        indexes.sort_unstable_by_key(|&index| pages[index as usize].place);
+        indexes
+    }
+}
+
+/// Fixes how many pages each node should have of each stretch.
+fn round(stretches: &mut [Stretch], sets: &[Vec<NodeShare>]) {
+    for stretch in &mut *stretches {
+        stretch.counts.round_down(&sets[stretch.set()]);
+        stretch.counts.round_up_towards_present();
+    }
+    let mut rounded: Vec<Set> = stretches
+        .chunk_by_mut(|left, right| left.set() == right.set())
+        .map(|of_set| {
+            let shares = &sets[of_set[0].set()];
+            Set::new(of_set.iter_mut().map(|stretch| &mut stretch.counts).collect(), shares)
+        })
+        .collect();
+    balance(&mut rounded);
+}
+
+/// A better place for a page on `node`, where it has no sharer.
+fn nearest_with_room(
+    shares: &[NodeShare],
     node: u32,
-    /// Share of the set; 0 for a node without a sharer.
-    weight: u128,
-    /// Pages that are here.
-    count: u64,
-    /// Pages that should be here.
-    quota: u64,
-    /// Numerator of the part of a page that rounding down left over.
-    rest: u128,
-    /// Was this node's share rounded up?
-    up: bool,
-    /// Pages still to come.
-    deficit: u64,
-    /// Pages seen times surplus, modulo count: spreads those that leave
-    /// evenly over those that are here.
-    spread: u64,
-}
-
-/// A sharing set's pages, node by node.
-#[derive(Debug, Clone)]
-struct SetCounts {
-    nodes: Vec<OnNode>,
-    weight_sum: u128,
-}
-
-impl SetCounts {
-    fn new(shares: &[NodeShare]) -> Self {
-        let on_node =
-            |share: &NodeShare| OnNode { node: share.node, weight: share.weight, ..OnNode::default() };
-        Self {
-            nodes: shares.iter().map(on_node).collect(),
-            weight_sum: shares.iter().map(|share| share.weight).sum(),
-        }
+    room: &Room,
+    distance: impl Fn(u32, u32) -> u32,
+) -> Option<u32> {
+    if shares.iter().any(|share| share.node == node) {
+        return None;
     }
-
-    fn add(&mut self, node: u32) {
-        match self.nodes.iter_mut().find(|entry| entry.node == node) {
-            Some(entry) => entry.count += 1,
-            None => self.nodes.push(OnNode { node, count: 1, ..OnNode::default() }),
-        }
-    }
-
-    /// Rounds the nodes' shares to whole pages, up where the pages already
-    /// are, then where most was cut off.
-    fn round_towards_present(&mut self) {
-        let total: u64 = self.nodes.iter().map(|entry| entry.count).sum();
-        let sum = self.weight_sum;
-        if sum == 0 {
-            // Nobody to be local to: leave everything where it is.
-            for entry in &mut self.nodes {
-                entry.quota = entry.count;
-            }
-            return;
-        }
-        for entry in &mut self.nodes {
-            let share = u128::from(total) * entry.weight;
-            entry.quota = u64::try_from(share / sum).unwrap_or(total);
-            entry.rest = share % sum;
-        }
-        let left_over = total - self.nodes.iter().map(|entry| entry.quota).sum::<u64>();
-        let mut order: Vec<usize> =
-            (0..self.nodes.len()).filter(|&index| self.nodes[index].rest > 0).collect();
-        order.sort_by_key(|&index| {
-            let entry = &self.nodes[index];
-            (entry.count <= entry.quota, std::cmp::Reverse(entry.rest), entry.node)
-        });
-        for index in order.into_iter().take(usize::try_from(left_over).unwrap_or(usize::MAX)) {
-            self.nodes[index].up = true;
-        }
-    }
-
-    fn rounding(&self, node: u32) -> Option<&OnNode> {
-        self.nodes.iter().find(|entry| entry.node == node && entry.rest > 0)
-    }
-
-    /// May the page rounded up on `from` be had by `to` instead?
-    fn can_hand_over(&self, from: u32, to: u32) -> bool {
-        self.rounding(from).is_some_and(|entry| entry.up) && self.rounding(to).is_some_and(|entry| !entry.up)
-    }
-
-    fn hand_over(&mut self, from: u32, to: u32) {
-        for entry in &mut self.nodes {
-            if entry.node == from || entry.node == to {
-                entry.up = entry.node == to;
-            }
-        }
-    }
-
-    /// Fixes the quotas; from now on pages are told to leave or stay.
-    fn settle(&mut self) {
-        for entry in &mut self.nodes {
-            entry.quota += u64::from(entry.up);
-            entry.deficit = entry.quota.saturating_sub(entry.count);
-        }
-    }
-
-    /// Is the next page on `node` one of those above the quota?
-    fn must_leave(&mut self, node: u32) -> bool {
-        let Some(entry) = self.nodes.iter_mut().find(|entry| entry.node == node) else {
-            return false;
-        };
-        entry.spread += entry.count.saturating_sub(entry.quota);
-        let leaves = entry.spread >= entry.count;
-        if leaves {
-            entry.spread -= entry.count;
-        }
-        leaves
-    }
-
-    /// The node with room that lacks most pages of this set; one less after.
-    fn take_deficit(&mut self, room: &Room) -> Option<u32> {
-        let lacking = self.nodes.iter_mut().filter(|entry| entry.deficit > 0 && has_room(room, entry.node));
-        let entry = lacking.max_by_key(|entry| (entry.deficit, std::cmp::Reverse(entry.node)))?;
-        entry.deficit -= 1;
-        Some(entry.node)
-    }
-
-    /// A better place for a page on `node`, where it has no sharer.
-    fn nearest_with_room(&self, node: u32, room: &Room, distance: impl Fn(u32, u32) -> u32) -> Option<u32> {
-        let shares = || self.nodes.iter().filter(|entry| entry.weight > 0);
-        if shares().any(|entry| entry.node == node) {
-            return None;
-        }
-        let cost =
-            |to: u32| shares().map(|entry| entry.weight * u128::from(distance(entry.node, to))).sum::<u128>();
-        let best = shares()
-            .map(|entry| entry.node)
-            .filter(|&to| has_room(room, to))
-            .min_by_key(|&to| (cost(to), to));
-        best.filter(|&to| cost(to) < cost(node))
-    }
-}
-
-fn has_room(room: &Room, node: u32) -> bool {
-    room.get(&node).is_some_and(|&free| free > 0)
-}
-
-/// One page, in the unit in which parts of pages are added up.
-const ONE: i128 = 1 << 32;
-
-/// Hands rounded-up pages over between nodes while that brings two nodes'
-/// totals over all sets nearer to what their shares add up to, then fixes all
-/// quotas. Afterwards no node is more than a page above its total while
-/// another is below, except where no set could round the other way.
-///
-/// Without this, many small sets could each be right to within a page and all
-/// of them be wrong the same way. The sets that hand over are taken at equal
-/// steps along their order, so that no tenant pays for another.
-fn balance_roundings(sets: &mut [SetCounts]) {
-    let mut surplus = BTreeMap::<u32, i128>::new();
-    for set in sets.iter() {
-        for entry in set.nodes.iter().filter(|entry| entry.rest > 0) {
-            let cut_off = i128::try_from(entry.rest * (1 << 32) / set.weight_sum).unwrap_or(0);
-            *surplus.entry(entry.node).or_default() += if entry.up { ONE - cut_off } else { -cut_off };
-        }
-    }
-    let nodes: Vec<u32> = surplus.keys().copied().collect();
-    let pairs = || nodes.iter().flat_map(|&from| nodes.iter().map(move |&to| (from, to)));
-    loop {
-        let mut changed = false;
-        for (from, to) in pairs() {
-            // A page handed over improves both totals' squares as long as they
-            // are more than one page apart; each brings them two nearer.
-            let excess = surplus[&from] - surplus[&to] - ONE;
-            if excess <= 0 {
-                continue;
-            }
-            let able: Vec<usize> = (0..sets.len()).filter(|&set| sets[set].can_hand_over(from, to)).collect();
-            let wanted =
-                usize::try_from((excess + 2 * ONE - 1) / (2 * ONE)).unwrap_or(usize::MAX).min(able.len());
-            for step in 0..wanted {
-                sets[able[step * able.len() / wanted]].hand_over(from, to);
-            }
-            let pages = i128::try_from(wanted).unwrap_or(0) * ONE;
-            surplus.entry(from).and_modify(|total| *total -= pages);
-            surplus.entry(to).and_modify(|total| *total += pages);
-            changed |= wanted > 0;
-        }
-        if !changed {
-            break;
-        }
-    }
-    sets.iter_mut().for_each(SetCounts::settle);
+    let cost = |to: u32| {
+        let costs = shares.iter().map(|share| share.weight * u128::from(distance(share.node, to)));
+        costs.sum::<u128>()
+    };
+    let with_room = shares.iter().map(|share| share.node).filter(|&to| has_room(room, to));
+    with_room.min_by_key(|&to| (cost(to), to)).filter(|&to| cost(to) < cost(node))
 }
 
 #[cfg(test)]

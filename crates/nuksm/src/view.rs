@@ -77,7 +77,7 @@ impl View {
                     u32::try_from(self.sets.len() - 1).unwrap_or(u32::MAX)
                 }),
             };
-            self.pages.push(Page { node: self.node_of(mappings[0]), set });
+            self.pages.push(Page { node: self.node_of(mappings[0]), set, place: mappings[0].place() });
         }
     }
 

@@ -29,6 +29,12 @@ impl Mapping {
         u32::try_from(self.place >> VPN_BITS).unwrap_or(u32::MAX)
     }
 
+    /// Process and address in one: neighbours have neighbouring numbers.
+    #[must_use]
+    pub fn place(self) -> u64 {
+        self.place
+    }
+
     /// The virtual address in that process.
     #[must_use]
     pub fn addr(self) -> u64 {

@@ -19,7 +19,7 @@ fn fair(nodes: &[u32]) -> Vec<NodeShare> {
 }
 
 fn pages(count: usize, node: u32, set: u32) -> Vec<Page> {
-    vec![Page { node, set }; count]
+    (0..count as u64).map(|place| Page { node, set, place }).collect()
 }
 
 fn roomy() -> Room {
@@ -36,14 +36,65 @@ fn on_node(pages: &[Page], node: u32) -> usize {
     pages.iter().filter(|page| page.node == node).count()
 }
 
+/// The most pages by which any run of neighbours differs from `part` of it.
+fn worst_window(pages: &[Page], node: u32, part: f64) -> f64 {
+    let (mut sum, mut least, mut most) = (0.0_f64, 0.0_f64, 0.0_f64);
+    for page in pages {
+        sum += f64::from(u8::from(page.node == node)) - part;
+        (least, most) = (least.min(sum), most.max(sum));
+    }
+    most - least
+}
+
 #[test]
 fn all_on_one_node_becomes_half_and_half() {
     let mut pages = pages(4096, 0, 0);
     let plan = plan(&pages, &[fair(&[0, 1])], roomy(), flat);
     carry_out(&mut pages, &plan);
     assert_eq!((plan.moves.len(), on_node(&pages, 1)), (2048, 2048));
-    let neighbours = plan.moves.windows(2).filter(|pair| pair[1].page - pair[0].page == 2).count();
-    assert_eq!(neighbours, 2047, "every other page goes, so that hot stretches are shared, too");
+}
+
+#[test]
+fn neighbours_are_shared_out_even_if_their_number_was_right() {
+    let mut pages = pages(4096, 0, 0);
+    for page in &mut pages[..2048] {
+        page.node = 1;
+    }
+    let plan = plan(&pages, &[fair(&[0, 1])], roomy(), flat);
+    carry_out(&mut pages, &plan);
+    assert_eq!((plan.moves.len(), on_node(&pages, 1)), (2048, 2048));
+    let worst = worst_window(&pages, 0, 0.5);
+    assert!(worst <= 2.0, "{worst} pages");
+}
+
+#[test]
+fn what_is_used_at_regular_distances_is_shared_out_as_well() {
+    for nodes in [&[0, 1][..], &[0, 1, 2, 3]] {
+        let mut pages = pages(1 << 14, 0, 0);
+        let plan = plan(&pages, &[fair(nodes)], roomy(), flat);
+        carry_out(&mut pages, &plan);
+        for distance in [2, 3, 4, 5, 8, 16, 64] {
+            let used: Vec<Page> = pages.iter().step_by(distance).copied().collect();
+            for &node in nodes {
+                let off = on_node(&used, node) as f64 / used.len() as f64 - 1.0 / nodes.len() as f64;
+                assert!(off.abs() < 0.1, "each {distance}th page, node {node}: {off} off");
+            }
+        }
+    }
+}
+
+#[test]
+fn pages_far_from_each_other_are_shared_out_over_their_set() {
+    // Two sets, each on one node, whose pages have no neighbours: together they
+    // are even already.
+    let mut pages: Vec<Page> =
+        (0..200).map(|at| Page { node: at % 2, set: at % 2, place: u64::from(at) * 1000 }).collect();
+    let plan = plan(&pages, &vec![fair(&[0, 1]); 2], roomy(), flat);
+    carry_out(&mut pages, &plan);
+    for set in [0, 1] {
+        let of_set: Vec<Page> = pages.iter().filter(|page| page.set == set).copied().collect();
+        assert_eq!(on_node(&of_set, 0), 50);
+    }
 }
 
 #[test]
@@ -68,7 +119,7 @@ fn a_page_without_sharer_where_it_is_goes_home() {
 fn many_sets_of_one_page_come_out_even_and_for_each_tenant() {
     // Tenants 0..10 on node 0 share ten single pages each with one on node 1.
     let sets = vec![fair(&[0, 1]); 100];
-    let mut pages: Vec<Page> = (0..100).map(|set| Page { node: 0, set }).collect();
+    let mut pages: Vec<Page> = (0..100).map(|set| Page { node: 0, set, place: set.into() }).collect();
     let plan = plan(&pages, &sets, roomy(), flat);
     carry_out(&mut pages, &plan);
     assert_eq!(on_node(&pages, 0), 50);
@@ -103,22 +154,55 @@ fn pages_of_nobody_stay() {
 /// Up to 6 sharing sets of up to 5 sharers on 4 nodes, and up to 200 pages
 /// anywhere.
 fn machine() -> impl Strategy<Value = (Vec<Page>, Vec<Vec<NodeShare>>)> {
-    let sharers = prop::collection::vec((0..4_u32, -20..20_i32), 1..5);
+    machine_of(4)
+}
+
+fn machine_of(nodes: u32) -> impl Strategy<Value = (Vec<Page>, Vec<Vec<NodeShare>>)> {
+    let sharers = prop::collection::vec((0..nodes, -20..20_i32), 1..5);
     let policy = prop_oneof![Just(Policy::Fair), Just(Policy::Priority)];
     (prop::collection::vec(sharers, 1..6), policy).prop_flat_map(|(sets, policy)| {
         let sets: Vec<_> = sets.iter().map(|sharers| shares(policy, sharers)).collect();
         let count = u32::try_from(sets.len()).unwrap();
-        let page = (0..5_u32, 0..count).prop_map(|(node, set)| Page { node, set });
-        (prop::collection::vec(page, 0..200), Just(sets))
+        let page = (0..5_u32, 0..count);
+        let pages = prop::collection::btree_map(0..400_u64, page, 0..200).prop_map(|pages| {
+            pages.into_iter().map(|(place, (node, set))| Page { node, set, place }).collect::<Vec<_>>()
+        });
+        (pages.prop_shuffle(), Just(sets))
     })
 }
 
-/// How many pages of each set are on each node.
-fn counts(pages: &[Page]) -> BTreeMap<(u32, u32), u64> {
+/// Neighbours, in any order of frames.
+fn all_on_one_node() -> impl Strategy<Value = Vec<Page>> {
+    let places = (0..1000_u64, 1..1000_u64).prop_map(|(first, count)| first..first + count);
+    let page = |place| Page { node: 0, set: 0, place };
+    places.prop_map(move |places| places.map(page).collect::<Vec<_>>()).prop_shuffle()
+}
+
+/// How many pages of each part are on each node.
+fn counts<Part: Ord>(pages: &[Page], part: impl Fn(&Page) -> Part) -> BTreeMap<Part, BTreeMap<u32, u64>> {
     pages.iter().fold(BTreeMap::new(), |mut counts, page| {
-        *counts.entry((page.set, page.node)).or_default() += 1;
+        *counts.entry(part(page)).or_default().entry(page.node).or_default() += 1;
         counts
     })
+}
+
+/// The most by which the nodes' pages of any part differ from their shares.
+fn most_off<Part: Ord>(
+    pages: &[Page],
+    sets: &[Vec<NodeShare>],
+    part: impl Fn(&Page) -> Part,
+    set: impl Fn(&Part) -> u32,
+) -> f64 {
+    let off = |(part, counts): (&Part, &BTreeMap<u32, u64>)| {
+        let shares = &sets[set(part) as usize];
+        let total: u64 = counts.values().sum();
+        let sum: u128 = shares.iter().map(|share| share.weight).sum();
+        let weight = |node| shares.iter().find(|share| share.node == node).map_or(0, |share| share.weight);
+        let ideal = |node| total as f64 * weight(node) as f64 / sum as f64;
+        let count = |node| counts.get(&node).copied().unwrap_or(0) as f64;
+        (0..5).map(|node| (count(node) - ideal(node)).abs()).fold(0.0, f64::max)
+    };
+    counts(pages, part).iter().map(off).fold(0.0, f64::max)
 }
 
 proptest! {
@@ -126,16 +210,24 @@ proptest! {
     fn shares_are_reached_to_within_one_page((mut pages, sets) in machine()) {
         let plan = plan(&pages, &sets, roomy(), flat);
         carry_out(&mut pages, &plan);
-        let counts = counts(&pages);
-        for (number, set) in (0_u32..).zip(&sets) {
-            let total: u64 = (0..5).filter_map(|node| counts.get(&(number, node))).sum();
-            let weights: u128 = set.iter().map(|share| share.weight).sum();
-            for node in 0..5 {
-                let weight = set.iter().find(|share| share.node == node).map_or(0, |share| share.weight);
-                let ideal = total as f64 * weight as f64 / weights as f64;
-                let here = counts.get(&(number, node)).copied().unwrap_or(0) as f64;
-                prop_assert!((here - ideal).abs() < 1.0, "set {number} node {node}: {here} for {ideal}");
-            }
+        prop_assert!(most_off(&pages, &sets, Page::stretch, |part| part.0) < 1.0);
+    }
+
+    #[test]
+    fn between_two_nodes_sets_fit_to_within_one_page_too((mut pages, sets) in machine_of(2)) {
+        let plan = plan(&pages, &sets, roomy(), flat);
+        carry_out(&mut pages, &plan);
+        prop_assert!(most_off(&pages, &sets, |page| page.set, |&set| set) < 1.0);
+    }
+
+    #[test]
+    fn any_run_of_neighbours_has_the_shares(mut pages in all_on_one_node(), nodes in 2..=4_u32) {
+        let plan = plan(&pages, &[fair(&(0..nodes).collect::<Vec<_>>())], roomy(), flat);
+        carry_out(&mut pages, &plan);
+        pages.sort_unstable_by_key(|page| page.place);
+        for node in 0..nodes {
+            let worst = worst_window(&pages, node, 1.0 / f64::from(nodes));
+            prop_assert!(worst <= f64::from(nodes + 1), "{} pages on node {}", worst, node);
         }
     }
 
@@ -151,8 +243,12 @@ proptest! {
         let mut after = pages.clone();
         let plan = plan(&pages, &sets, roomy(), flat);
         carry_out(&mut after, &plan);
-        let (before, after) = (counts(&pages), counts(&after));
-        let gone: u64 = before.iter().map(|(key, &count)| count.saturating_sub(*after.get(key).unwrap_or(&0))).sum();
+        let (before, after) = (counts(&pages, Page::stretch), counts(&after, Page::stretch));
+        let left = |(stretch, nodes): (_, &BTreeMap<u32, u64>)| -> u64 {
+            let now = |node| after[stretch].get(node).copied().unwrap_or(0);
+            nodes.iter().map(|(node, &count)| count.saturating_sub(now(node))).sum()
+        };
+        let gone: u64 = before.iter().map(left).sum();
         prop_assert_eq!(gone, plan.moves.len() as u64, "as many moves as pages that nodes had too many of");
         prop_assert!(plan.moves.iter().all(|step| pages[step.page as usize].node != step.to));
     }
