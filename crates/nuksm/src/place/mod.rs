@@ -27,6 +27,10 @@ use sysroot::Root;
 
 /// Places pages, once or until asked to stop.
 pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
+    let machine = Topology::read(root).context("cannot read the machine's nodes")?;
+    if machine.nodes.iter().filter(|node| node.total_bytes > 0).count() < 2 {
+        bail!("this machine has memory on one node only: every page is local already");
+    }
     check(root, args)?;
     if let Some(note) = engine_note(Engine::read(root)?.as_ref(), args.policy) {
         eprintln!("nuksm: {note}");
@@ -42,13 +46,10 @@ pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
     }
 }
 
-/// Says what is wrong before anything is touched.
+/// Says what is wrong before anything is touched. A single node is not: `serve`
+/// moves nothing there, so that one configuration does for all hosts.
 pub fn check(root: &Root, args: &PlaceArgs) -> Result<()> {
     view::require_ksm(root)?;
-    let machine = Topology::read(root).context("cannot read the machine's nodes")?;
-    if machine.nodes.iter().filter(|node| node.total_bytes > 0).count() < 2 {
-        bail!("this machine has memory on one node only: every page is local already");
-    }
     for &pid in args.pid.iter().chain(&args.exclude) {
         if TaskStat::read(root, pid)?.is_none() {
             bail!("there is no process {pid}; `nuksm status` lists tenants and their pids");
@@ -79,6 +80,29 @@ fn engine_note(engine: Option<&Engine>, policy: PolicyName) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+    use std::fs;
+
+    #[test]
+    fn one_node_is_an_error_for_the_command_not_for_the_daemon() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        file("sys/kernel/mm/ksm/run", "1\n");
+        file("proc/meminfo", "MemTotal: 1024 kB\nMemFree: 512 kB\n");
+        file("proc/self/status", "CapEff:\t000001ffffffffff\n");
+        let root = Root::at(dir.path());
+        let Command::Place(args) = Cli::parse_from(["nuksm", "place", "--once"]).command else {
+            panic!("another command");
+        };
+        check(&root, &args).unwrap();
+        let message = run(&root, &args).unwrap_err().to_string();
+        assert!(message.contains("one node only"), "{message}");
+    }
 
     #[test]
     fn a_kernel_that_places_pages_is_worth_a_word_and_a_contradiction_more() {
