@@ -12,7 +12,7 @@ pub struct ScanSettings {
     pub pages_to_scan: u64,
     /// How long ksmd then sleeps.
     pub sleep_millisecs: u64,
-    /// `None` before Linux 6.7.
+    /// `None` before Linux 6.8.
     pub advisor: Option<Advisor>,
 }
 

@@ -38,7 +38,7 @@ impl Daemon {
     pub fn start(root: &Root, rule: Rule, dry_run: bool) -> Result<Self> {
         let current = ScanSettings::read(root)?.context("this kernel has no KSM: it needs CONFIG_KSM=y")?;
         if rule.advisor && current.advisor.is_none() {
-            anyhow::bail!("this kernel has no advisor for KSM: Linux 6.7 has");
+            anyhow::bail!("this kernel has no advisor for KSM: Linux 6.8 has");
         }
         let original = if dry_run { None } else { Some(Original::keep(root, &current)?) };
         Ok(Self { root: root.clone(), rule, original, current, cost: PageCost::default() })

@@ -32,7 +32,7 @@ pub struct Rule {
     /// There is no hurry when more than so much of it is available.
     #[arg(long, value_name = "PERCENT", default_value_t = Self::default().ample_free)]
     pub ample_free: Percent,
-    /// Steer the kernel's own advisor (Linux 6.7) instead of `pages_to_scan`: it
+    /// Steer the kernel's own advisor (Linux 6.8) instead of `pages_to_scan`: it
     /// is given more or less time for a full scan.
     ///
     /// It serves where a full scan takes less than an interval: it follows
