@@ -242,8 +242,9 @@ mod tests {
     }
 
     #[test]
-    fn the_dashboard_shows_metrics_that_exist() {
+    fn the_dashboard_and_the_alerts_ask_for_metrics_that_exist() {
         let dashboard = include_str!("../../../../packaging/grafana/nuksm.json");
+        let alerts = include_str!("../../../../packaging/prometheus/alerts.yml");
         let _: serde_json::Value = serde_json::from_str(dashboard).unwrap();
         let (_dir, root, shared) = shared();
         let refused = std::collections::BTreeMap::from([("busy", 1)]);
@@ -251,15 +252,15 @@ mod tests {
         let mut sample = sample();
         sample.ksm.pages_skipped = Some(1);
         let text = page(&root, &sample, &shared, 64);
-        let mut shown = 0;
-        for expression in dashboard.lines().filter(|line| line.contains("\"expr\"")) {
-            for part in expression.split("nuksm_").skip(1) {
+        for (file, least) in [(dashboard, 10), (alerts, 5)] {
+            let mut asked = 0;
+            for part in file.split("nuksm_").skip(1) {
                 let name: String = part.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
                 assert!(text.contains(&format!("# TYPE nuksm_{name} ")), "{name}");
-                shown += 1;
+                asked += 1;
             }
+            assert!(asked > least, "{asked}");
         }
-        assert!(shown > 10, "{shown}");
     }
 
     #[test]
