@@ -141,6 +141,17 @@ mod tests {
     }
 
     #[test]
+    fn what_the_manual_shows_is_understood() {
+        let manual = include_str!("../../../../docs/operating.md");
+        let blocks: Vec<&str> =
+            manual.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        for block in &blocks {
+            assert_ne!(Config::parse(block).unwrap(), Config::default(), "{block}");
+        }
+        assert_eq!(blocks.len(), 2);
+    }
+
+    #[test]
     fn the_example_names_every_key_with_its_default() {
         let uncommented: String = EXAMPLE
             .lines()
