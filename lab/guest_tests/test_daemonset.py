@@ -17,6 +17,8 @@ from nuksmlab import daemonset, paths, wait
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import Spec, Tenant
 
+pytestmark = pytest.mark.anywhere
+
 DEADLINE = 120.0
 NOBODY = 65534
 CAPABILITIES: list[str] = daemonset.container()["securityContext"]["capabilities"][
