@@ -3,15 +3,17 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from nuksmlab import paths, program, wait
+from nuksmlab import paths, program, stress, wait
 from nuksmlab.ksm import RUN, STOP, UNMERGE, Ksm
 from nuksmlab.tenant import StartTenant, Tenant, fill_node
 
 DEADLINE = 120.0
+BIG_MIB = 64
 
 
 def unmerge(*options: str) -> dict[str, Any]:
@@ -25,6 +27,15 @@ def at_home(tenants: list[Tenant]) -> bool:
         tenant.equal_pages_by_node() == {tenant.spec.node: tenant.equal_pages}
         for tenant in tenants
     )
+
+
+def places(tenants: list[Tenant]) -> list[dict[int, int]]:
+    return [tenant.equal_pages_by_node() for tenant in tenants]
+
+
+def start_unmerging(*options: str) -> subprocess.Popen[str]:
+    command = [str(paths.NUKSM), "unmerge", "--json", *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def bad_pages(tenants: list[Tenant]) -> int:
@@ -78,11 +89,11 @@ def test_one_process_alone(merged: list[Tenant], ksm: Ksm) -> None:
     ksm.stop()
     away = min(merged, key=lambda t: t.equal_pages_by_node().get(t.spec.node, 0))
     others = [tenant for tenant in merged if tenant is not away]
-    before = [tenant.equal_pages_by_node() for tenant in others]
+    before = places(others)
     done = program.run("unmerge", "--pid", str(away.pid))
     assert done.returncode == 0, done.stderr
     assert at_home([away])
-    assert [tenant.equal_pages_by_node() for tenant in others] == before
+    assert places(others) == before
     assert bad_pages(merged) == 0
     assert ksm.read("run") == STOP
 
@@ -96,32 +107,116 @@ def test_ksmd_is_said_to_merge_one_process_again(
     assert ksm.read("run") == RUN
 
 
-@pytest.mark.needs(nodes=2)
-def test_full_node_is_refused(start: StartTenant, ksm: Ksm) -> None:
-    tenants = [start(f"vm-{node}", node, mib=64) for node in (0, 1)]
+@pytest.fixture
+def big(start: StartTenant, ksm: Ksm) -> list[Tenant]:
+    """Two tenants whose copies fill what a test leaves of a node."""
+    tenants = [start(f"vm-{node}", node, mib=BIG_MIB) for node in (0, 1)]
     ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    return tenants
+
+
+def node_of_copies(tenants: list[Tenant]) -> int:
+    """The node that pays: all merged pages are on the other one."""
     away = min(tenants, key=lambda t: t.equal_pages_by_node().get(t.spec.node, 0))
-    before = [tenant.equal_pages_by_node() for tenant in tenants]
-    fillers = fill_node(start, away.spec.node, 8)
+    return away.spec.node
+
+
+@pytest.mark.needs(nodes=2)
+def test_full_node_is_refused(big: list[Tenant], start: StartTenant, ksm: Ksm) -> None:
+    node = node_of_copies(big)
+    before = places(big)
+    fillers = fill_node(start, node, 8)
     done = program.run("unmerge")
     assert done.returncode != 0
-    assert f"node {away.spec.node} lacks" in done.stderr
-    assert [tenant.equal_pages_by_node() for tenant in tenants] == before
+    assert f"node {node} lacks" in done.stderr
+    assert places(big) == before
     assert ksm.read("run") == RUN, "as if nobody had asked"
     assert program.run("unmerge", "--dry-run").returncode != 0, "it says so, too"
     for filler in fillers:
         filler.quit()
     assert unmerge()["end"] == "finished"
+    assert at_home(big)
+    assert bad_pages(big) == 0
+
+
+@pytest.mark.needs(nodes=2)
+def test_force_does_what_does_not_fit(
+    big: list[Tenant], start: StartTenant, ksm: Ksm
+) -> None:
+    """The kernel then finds room elsewhere: the node is a preference."""
+    node = node_of_copies(big)
+    fillers = fill_node(start, node, 8)
+    report = unmerge("--force")
+    assert [row["node"] for row in report["nodes"] if row["missing"] > 0] == [node]
+    assert report["end"] == "finished"
+    assert ksm.merged() == 0
+    assert not at_home(big), "there was no room for that"
+    assert bad_pages([*big, *fillers]) == 0
+
+
+@pytest.mark.needs(nodes=2)
+def test_node_that_fills_meanwhile_ends_it(
+    big: list[Tenant], start: StartTenant, ksm: Ksm
+) -> None:
+    node = node_of_copies(big)
+    before = places(big)
+    fillers = fill_node(start, node, BIG_MIB + 8)
+    with start_unmerging("--rate", "1000") as process:
+        wait.until(
+            lambda: places(big) != before,
+            lambda: "the first pages to be un-merged",
+            DEADLINE,
+        )
+        fillers.append(start("late", node, mib=BIG_MIB // 2, equal=0, private=100))
+        out, _ = process.communicate()
+        assert process.returncode != 0
+    report = json.loads(out)
+    assert report["end"] == "no_room"
+    assert 0 < report["unmerged"] < report["mappings"]
+    assert (report["run"], ksm.read("run")) == (STOP, STOP)
+    assert ksm.merged() > 0, "the rest is still merged"
+    assert bad_pages([*big, *fillers]) == 0
+    for filler in fillers:
+        filler.quit()
+    assert unmerge()["end"] == "finished"
+    assert at_home(big)
+
+
+@pytest.fixture
+def cgroup() -> Iterator[stress.Cgroup]:
+    stress.account_memory()
+    cgroup = stress.Cgroup("limited")
+    yield cgroup
+    cgroup.end()
+
+
+@pytest.mark.anywhere
+def test_limit_of_a_memory_cgroup_is_kept(
+    start: StartTenant, ksm: Ksm, nodes: list[int], cgroup: stress.Cgroup
+) -> None:
+    limited = start("limited", nodes[0], mib=16, prefix=tuple(cgroup.prefix()))
+    tenants = [limited, start("free", nodes[-1], mib=16)]
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    before = places(tenants)
+    cgroup.limit(cgroup.used_mib() + 8)
+    done = program.run("unmerge")
+    assert done.returncode != 0
+    assert "memory cgroup /limited lacks" in done.stderr
+    assert "node" not in done.stderr.partition("lacks")[0], "the nodes have room"
+    assert places(tenants) == before
+    assert ksm.read("run") == RUN, "as if nobody had asked"
+    cgroup.limit(None)
+    assert unmerge()["end"] == "finished"
     assert at_home(tenants)
     assert bad_pages(tenants) == 0
+    assert cgroup.oom_kills() == 0
 
 
 def test_interrupted_half_way(merged: list[Tenant], ksm: Ksm) -> None:
-    before = [tenant.equal_pages_by_node() for tenant in merged]
-    command = [str(paths.NUKSM), "unmerge", "--json", "--rate", "500"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    before = places(merged)
+    with start_unmerging("--rate", "500") as process:
         wait.until(
-            lambda: [tenant.equal_pages_by_node() for tenant in merged] != before,
+            lambda: places(merged) != before,
             lambda: "the first pages to be un-merged",
             DEADLINE,
         )

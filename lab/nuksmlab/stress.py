@@ -56,6 +56,9 @@ class Cgroup:
     def limit(self, mib: int | None) -> None:
         put(self.path / "memory.max", "max" if mib is None else mib << 20)
 
+    def used_mib(self) -> int:
+        return int((self.path / "memory.current").read_text()) >> 20
+
     def reclaim(self, mib: int) -> None:
         put(self.path / "memory.reclaim", mib << 20)
 
