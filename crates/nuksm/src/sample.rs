@@ -12,6 +12,7 @@ use ksmfs::{Engine, Ksm};
 use model::Savings;
 use numafs::TaskStat;
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 use sysroot::Root;
 
@@ -128,42 +129,10 @@ impl Sample {
 
     /// Adds where the pages are.
     pub fn place(&mut self, view: &View) {
-        let pages = view.pages_per_node();
-        let mappings = view.mappings_per_node();
-        let nodes = view.machine.nodes.iter().filter(|node| node.total_bytes > 0).map(|node| {
-            let (local_mappings, remote_mappings) = mappings.get(&node.id).copied().unwrap_or_default();
-            NodeRow {
-                node: node.id,
-                merged_pages: pages.get(&node.id).copied().unwrap_or(0),
-                local_mappings,
-                remote_mappings,
-                free_bytes: node.free_bytes,
-            }
-        });
-        self.nodes = Some(nodes.collect());
-        let saved = view.saved_bytes(pagemap::page_size());
-        let pages = view.tenant_pages(&view.pages).into_iter().zip(saved);
-        let tenants = view.tenants.iter().zip(pages).map(|(tenant, (pages, saved_bytes))| TenantRow {
-            pid: tenant.pid,
-            name: tenant.name.clone(),
-            node: tenant.node,
-            nice: tenant.nice,
-            merged_pages: pages.merged,
-            local_pages: pages.local,
-            remote_pages: pages.merged - pages.local,
-            saved_bytes,
-            tracked_pages: tenant.ksm.rmap_items,
-            ksm_merged_local: tenant.ksm.merged_local,
-            ksm_merged_remote: tenant.ksm.merged_remote,
-        });
-        self.tenants = Some(tenants.collect());
-        if !view.ksm_flag_reliable {
-            self.notes.push(
-                "this kernel flags every anonymous page as KSM: pages that a fork shares in mergeable memory \
-                 are counted as merged"
-                    .into(),
-            );
-        }
+        let places = Places::new(view);
+        self.nodes = Some(places.nodes);
+        self.tenants = Some(places.tenants);
+        self.notes.extend(places.notes);
     }
 
     /// How long a full scan takes at today's settings, at least, in seconds.
@@ -192,18 +161,75 @@ impl Sample {
     }
 }
 
-/// CPU time of the kernel thread ksmd. Kernel threads start early, so that it
-/// is found after few others.
+/// Where merged pages are, as far as it can be told.
+#[derive(Debug)]
+pub struct Places {
+    pub nodes: Vec<NodeRow>,
+    pub tenants: Vec<TenantRow>,
+    /// What is not told.
+    pub notes: Vec<String>,
+}
+
+impl Places {
+    /// From a view of them all.
+    pub fn new(view: &View) -> Self {
+        let pages = view.pages_per_node();
+        let mappings = view.mappings_per_node();
+        let nodes = view.machine.nodes.iter().filter(|node| node.total_bytes > 0).map(|node| {
+            let (local_mappings, remote_mappings) = mappings.get(&node.id).copied().unwrap_or_default();
+            NodeRow {
+                node: node.id,
+                merged_pages: pages.get(&node.id).copied().unwrap_or(0),
+                local_mappings,
+                remote_mappings,
+                free_bytes: node.free_bytes,
+            }
+        });
+        let saved = view.saved_bytes(pagemap::page_size());
+        let pages = view.tenant_pages(&view.pages).into_iter().zip(saved);
+        let tenants = view.tenants.iter().zip(pages).map(|(tenant, (pages, saved_bytes))| TenantRow {
+            pid: tenant.pid,
+            name: tenant.name.clone(),
+            node: tenant.node,
+            nice: tenant.nice,
+            merged_pages: pages.merged,
+            local_pages: pages.local,
+            remote_pages: pages.merged - pages.local,
+            saved_bytes,
+            tracked_pages: tenant.ksm.rmap_items,
+            ksm_merged_local: tenant.ksm.merged_local,
+            ksm_merged_remote: tenant.ksm.merged_remote,
+        });
+        let unreliable = (!view.ksm_flag_reliable).then(|| {
+            "this kernel flags every anonymous page as KSM: pages that a fork shares in mergeable memory are \
+             counted as merged"
+                .to_owned()
+        });
+        Self { nodes: nodes.collect(), tenants: tenants.collect(), notes: unreliable.into_iter().collect() }
+    }
+}
+
+/// CPU time of the kernel thread ksmd, which is mostly where it was last time.
 fn ksmd_cpu_seconds(root: &Root) -> Result<Option<f64>> {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let last = LAST.load(Relaxed);
+    if let Some(seconds) = cpu_seconds_if_ksmd(root, last)? {
+        return Ok(Some(seconds));
+    }
     for pid in root.numbered("proc", "")? {
-        let Some(stat) = TaskStat::read(root, pid)? else {
-            continue;
-        };
-        if stat.comm == "ksmd" && root.text(format!("proc/{pid}/cmdline"))?.unwrap_or_default().is_empty() {
-            return Ok(Some(stat.cpu_seconds()));
+        if let Some(seconds) = cpu_seconds_if_ksmd(root, pid)? {
+            LAST.store(pid, Relaxed);
+            return Ok(Some(seconds));
         }
     }
     Ok(None)
+}
+
+fn cpu_seconds_if_ksmd(root: &Root, pid: u32) -> Result<Option<f64>> {
+    let stat = TaskStat::read(root, pid)?.filter(|stat| stat.comm == "ksmd");
+    let is_ksmd =
+        stat.is_some() && root.text(format!("proc/{pid}/cmdline"))?.is_some_and(|line| line.is_empty());
+    Ok(stat.filter(|_| is_ksmd).map(|stat| stat.cpu_seconds()))
 }
 
 #[cfg(test)]

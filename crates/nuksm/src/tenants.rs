@@ -48,7 +48,7 @@ pub fn find(root: &Root, machine: &Topology) -> Result<Vec<Tenant>> {
             continue;
         }
         let node = home_node(root, pid, machine)?.and_then(|node| machine.memory_node(node));
-        let name = name(root, pid, &stat)?;
+        let name = name_by(root, pid, &cmdline, &stat)?;
         tenants.push(Tenant { pid, name, node, nice: stat.nice, start_ticks: stat.start_ticks, ksm });
     }
     Ok(tenants)
@@ -58,8 +58,12 @@ pub fn find(root: &Root, machine: &Topology) -> Result<Vec<Tenant>> {
 /// service that it is, or else of the program.
 pub fn name(root: &Root, pid: u32, stat: &TaskStat) -> sysroot::Result<String> {
     let cmdline = root.text(format!("proc/{pid}/cmdline"))?.unwrap_or_default();
+    name_by(root, pid, &cmdline, stat)
+}
+
+fn name_by(root: &Root, pid: u32, cmdline: &str, stat: &TaskStat) -> sysroot::Result<String> {
     let cgroup = root.text(format!("proc/{pid}/cgroup"))?.unwrap_or_default();
-    Ok(guest_name(&cmdline).or_else(|| unit_name(&cgroup)).unwrap_or_else(|| stat.comm.clone()))
+    Ok(guest_name(cmdline).or_else(|| unit_name(&cgroup)).unwrap_or_else(|| stat.comm.clone()))
 }
 
 /// Is the process that was tenant `tenant` still there?

@@ -5,8 +5,8 @@
 //! not exist is `None`, a file that exists but cannot be read or understood is
 //! an error that names it. Neither is ever zero.
 
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -92,7 +92,7 @@ impl Root {
     /// The whole file, or `None` when it (or its process) does not exist.
     pub fn text(&self, path: impl AsRef<Path>) -> Result<Option<String>> {
         let path = self.path(path);
-        match fs::read(&path) {
+        match read(&path) {
             // Names of processes need not be UTF-8.
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(source) if is_absent(&source) => Ok(None),
@@ -143,10 +143,18 @@ impl Root {
     }
 }
 
+/// All bytes of a file. Those of `/sys` and `/proc` are small and claim to be
+/// empty: asking for their length first, as `fs::read` does, is in vain.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(4096);
+    File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Does this error of opening or reading a file of `/proc` mean that the file,
 /// or its process, is not there (any more)?
 #[must_use]
-pub fn is_absent(error: &std::io::Error) -> bool {
+pub fn is_absent(error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
 }
 

@@ -70,6 +70,12 @@ impl Report {
         }
     }
 
+    /// Is all where it should be? What was to be moved, or had no room, may take
+    /// another pass.
+    pub fn is_settled(&self) -> bool {
+        self.planned + self.no_room == 0
+    }
+
     /// A few lines and a table.
     pub fn text(&self) -> String {
         let verb = if self.dry_run { "to move" } else { "moved" };
@@ -119,6 +125,13 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pass_that_planned_or_lacked_anything_is_not_the_last() {
+        assert!(Report { merged_pages: 9, ..Report::default() }.is_settled());
+        assert!(!Report { planned: 1, moved: 1, ..Report::default() }.is_settled());
+        assert!(!Report { no_room: 1, ..Report::default() }.is_settled());
+    }
 
     #[test]
     fn the_text_as_users_see_it() {

@@ -70,13 +70,13 @@ fn collect(root: &Root, config: &Config, shared: &Shared, schedule: &mut Schedul
     let sample = Sample::read_counters(root)?;
     // With [place], its looks are ours.
     if config.place.is_none() && privilege::missing(root, false)?.is_empty() {
-        let fingerprint = Fingerprint::new(&sample);
+        let fingerprint = Fingerprint::new(&sample.ksm, sample.engine.as_ref());
         let now = Instant::now();
         if schedule.is_due(now, config.serve.interval.duration(), &fingerprint) {
             let meter = Meter::start();
             let view = View::collect(root)?;
-            let look = Look::new(&view, &sample, meter.cpu_seconds());
-            schedule.looked(now, look.cpu_seconds, fingerprint);
+            let look = Look::new(&view, meter.cpu_seconds());
+            schedule.looked(now, look.cpu_seconds, Some(fingerprint));
             *shared.look() = Some(look);
         }
     }

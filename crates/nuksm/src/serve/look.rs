@@ -3,9 +3,10 @@
 //! seen last.
 
 use crate::place;
-use crate::sample::{NodeRow, Sample, TenantRow};
+use crate::sample::{NodeRow, Places, TenantRow};
 use crate::tenants;
 use crate::view::View;
+use ksmfs::{Engine, Ksm};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,17 +22,16 @@ const AT_LEAST_EVERY: u32 = 30;
 /// When to look again.
 #[derive(Debug, Default)]
 pub struct Schedule {
-    last: Option<(Instant, Duration, Fingerprint)>,
+    last: Option<(Instant, Duration, Option<Fingerprint>)>,
 }
 
 /// What changes when pages are merged or un-merged, or tenants come and go.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fingerprint(Vec<Option<u64>>);
 
 impl Fingerprint {
     /// From counters that cost nothing to read.
-    pub fn new(sample: &Sample) -> Self {
-        let (ksm, engine) = (&sample.ksm, sample.engine.as_ref());
+    pub fn new(ksm: &Ksm, engine: Option<&Engine>) -> Self {
         let migrated = engine.and_then(|engine| engine.migrated);
         Self(vec![ksm.pages_shared, ksm.pages_sharing, ksm.ksm_zero_pages, migrated])
     }
@@ -44,13 +44,14 @@ impl Schedule {
         let Some((at, cost, seen)) = &self.last else {
             return true;
         };
-        let pause = if seen == fingerprint { interval * AT_LEAST_EVERY } else { interval };
+        let pause = if seen.as_ref() == Some(fingerprint) { interval * AT_LEAST_EVERY } else { interval };
         // A little less than an interval ago is an interval ago.
         now.saturating_duration_since(*at) + interval / 10 >= pause.max(cost.div_f64(BUDGET))
     }
 
-    /// Notes a look and its CPU time.
-    pub fn looked(&mut self, at: Instant, cpu_seconds: f64, fingerprint: Fingerprint) {
+    /// Notes a look and its CPU time; without a fingerprint, the next one is due
+    /// whatever the counters say.
+    pub fn looked(&mut self, at: Instant, cpu_seconds: f64, fingerprint: Option<Fingerprint>) {
         self.last = Some((at, Duration::from_secs_f64(cpu_seconds), fingerprint));
     }
 }
@@ -67,18 +68,11 @@ pub struct Look {
 }
 
 impl Look {
-    /// From a view that took so much CPU time; `counters` is of the same moment.
-    pub fn new(view: &View, counters: &Sample, cpu_seconds: f64) -> Self {
-        let mut sample = counters.clone();
-        sample.place(view);
-        let rows = sample.tenants.unwrap_or_default();
-        Self {
-            at: Instant::now(),
-            cpu_seconds,
-            nodes: sample.nodes.unwrap_or_default(),
-            tenants: view.tenants.iter().cloned().zip(rows).collect(),
-            notes: sample.notes,
-        }
+    /// From a view that took so much CPU time.
+    pub fn new(view: &View, cpu_seconds: f64) -> Self {
+        let Places { nodes, tenants, notes } = Places::new(view);
+        let tenants = view.tenants.iter().cloned().zip(tenants).collect();
+        Self { at: Instant::now(), cpu_seconds, nodes, tenants, notes }
     }
 
     /// The tenants that are still there.
@@ -147,24 +141,26 @@ mod tests {
     #[test]
     fn looks_keep_to_their_budget_and_follow_changes() {
         let (start, interval) = (Instant::now(), Duration::from_secs(10));
-        let same = Fingerprint::new(&sample());
+        let same = Fingerprint::new(&sample().ksm, None);
         let mut merged = sample();
         merged.ksm.pages_sharing = Some(5);
-        let changed = Fingerprint::new(&merged);
+        let changed = Fingerprint::new(&merged.ksm, None);
         let mut schedule = Schedule::default();
         let due = |schedule: &Schedule, seconds, fingerprint| {
             schedule.is_due(start + Duration::from_secs(seconds), interval, fingerprint)
         };
         assert!(due(&schedule, 0, &same), "the first");
-        schedule.looked(start, 0.01, same.clone());
+        schedule.looked(start, 0.01, Some(same.clone()));
         assert_eq!((due(&schedule, 5, &changed), due(&schedule, 10, &changed)), (false, true));
         assert_eq!((due(&schedule, 290, &same), due(&schedule, 300, &same)), (false, true));
-        schedule.looked(start, 2.0, same.clone());
+        schedule.looked(start, 2.0, Some(same.clone()));
         assert_eq!(
             (due(&schedule, 390, &changed), due(&schedule, 400, &changed)),
             (false, true),
             "2 s in 400 s"
         );
+        schedule.looked(start, 0.01, None);
+        assert!(due(&schedule, 10, &same), "there is work left");
     }
 
     #[test]
@@ -174,7 +170,7 @@ mod tests {
         std::fs::create_dir_all(&proc).unwrap();
         let stat = format!("11 (t11) S {} 0 {}", vec!["0"; 15].join(" "), vec!["0"; 30].join(" "));
         std::fs::write(proc.join("stat"), stat).unwrap();
-        let look = Look::new(&crate::view::tests::view(), &sample(), 0.1);
+        let look = Look::new(&crate::view::tests::view(), 0.1);
         let living: Vec<u32> = look.living(&Root::at(dir.path())).iter().map(|row| row.pid).collect();
         assert_eq!(living, [11]);
     }

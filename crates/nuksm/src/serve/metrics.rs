@@ -197,7 +197,7 @@ mod tests {
         let mut view = crate::view::tests::view();
         view.tenants[0].name = "a\"b\\c\nd".into();
         let shared = Shared::default();
-        *shared.look() = Some(Look::new(&view, &sample(), 0.5));
+        *shared.look() = Some(Look::new(&view, 0.5));
         let root = Root::at(dir.path());
         (dir, root, shared)
     }

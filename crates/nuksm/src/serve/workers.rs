@@ -5,10 +5,11 @@
 use super::config::{Config, Place};
 use super::look::{Fingerprint, Look, Placed, Schedule, Shared};
 use crate::place::{self, Homes};
-use crate::sample::Sample;
 use crate::stop::{Stop, Stopper};
 use crate::tune::{Daemon, Rule};
+use crate::view;
 use anyhow::{Result, anyhow};
+use ksmfs::Engine;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -119,8 +120,8 @@ struct Placing {
 impl Placing {
     /// A pass, when looking is worth its cost; its look serves the metrics, too.
     fn pass_if_due(&mut self, stop: &Stop) -> Result<()> {
-        let counters = Sample::read_counters(&self.root)?;
-        let fingerprint = Fingerprint::new(&counters);
+        let (ksm, engine) = (view::require_ksm(&self.root)?, Engine::read(&self.root)?);
+        let fingerprint = Fingerprint::new(&ksm, engine.as_ref());
         let now = Instant::now();
         if !self.schedule.is_due(now, self.place.interval.duration(), &fingerprint) {
             return Ok(());
@@ -130,12 +131,10 @@ impl Placing {
         let report =
             place::pass(&self.root, &self.place.args(), &mut self.homes, stop, |view, cpu_seconds| {
                 cost = cpu_seconds;
-                *shared.look() = Some(Look::new(view, &counters, cpu_seconds));
+                *shared.look() = Some(Look::new(view, cpu_seconds));
             })?;
-        // What was refused may move next time: then counters say nothing.
-        let settled = report.refused + report.no_room == 0 && report.moved == 0;
-        let fingerprint = if settled { fingerprint } else { Fingerprint::default() };
-        self.schedule.looked(now, cost, fingerprint);
+        // Until all is settled, the next pass has work although no counter changed.
+        self.schedule.looked(now, cost, Some(fingerprint).filter(|_| report.is_settled()));
         shared.placed().get_or_insert_default().add(&report);
         Ok(())
     }
