@@ -43,8 +43,12 @@ impl Original {
         let mut text = String::new();
         file.read_to_string(&mut text).with_context(cannot)?;
         let left: Option<ScanSettings> = serde_json::from_str(&text).ok();
+        // What is there stays as it is: there is no moment at which it is lost.
+        let is_new = left.is_none();
         let mut original = Self { settings: left.unwrap_or_else(|| now.clone()), file, path };
-        original.replace(&serde_json::to_string(&original.settings)?)?;
+        if is_new {
+            original.replace(&serde_json::to_string(&original.settings)?)?;
+        }
         Ok(original)
     }
 
