@@ -42,14 +42,7 @@ pub struct ServeArgs {
 /// Serves until SIGINT or SIGTERM.
 pub fn run(root: &Root, args: &ServeArgs) -> Result<ExitCode> {
     view::require_ksm(root)?;
-    let load = || -> Result<Config> {
-        let mut config =
-            args.config.as_ref().map_or_else(|| Ok(Config::default()), |path| Config::read(path))?;
-        config.serve.listen = args.listen.unwrap_or(config.serve.listen);
-        config.serve.max_tenants = args.max_tenants.unwrap_or(config.serve.max_tenants);
-        Ok(config)
-    };
-    let mut config = load()?;
+    let mut config = load(args)?;
     // Before any thread: signals that come now are dealt with later.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
     let server = http::bind(config.serve.listen)?;
@@ -71,7 +64,7 @@ pub fn run(root: &Root, args: &ServeArgs) -> Result<ExitCode> {
         if signal != SIGHUP {
             break;
         }
-        match load().and_then(|new| reload(&config, new, &mut workers, &collector)) {
+        match load(args).and_then(|new| reload(&config, new, &mut workers, &collector)) {
             Ok(new) => {
                 config = new;
                 eprintln!("nuksm: the configuration was read again");
@@ -88,6 +81,14 @@ pub fn run(root: &Root, args: &ServeArgs) -> Result<ExitCode> {
     ended.map(|()| ExitCode::SUCCESS)
 }
 
+/// The configuration file, if there is one, outweighed by the command line.
+fn load(args: &ServeArgs) -> Result<Config> {
+    let mut config = args.config.as_ref().map_or_else(|| Ok(Config::default()), |path| Config::read(path))?;
+    config.serve.listen = args.listen.unwrap_or(config.serve.listen);
+    config.serve.max_tenants = args.max_tenants.unwrap_or(config.serve.max_tenants);
+    Ok(config)
+}
+
 /// Makes the new configuration hold; what cannot change while running is an
 /// error, and then nothing changed.
 fn reload(old: &Config, new: Config, workers: &mut Workers, collector: &Collector) -> Result<Config> {
@@ -100,4 +101,23 @@ fn reload(old: &Config, new: Config, workers: &mut Workers, collector: &Collecto
     }
     collector.configure(&new);
     Ok(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_outweighs_the_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, "[serve]\nlisten = \"127.0.0.1:1\"\nmax-tenants = 2\n").unwrap();
+        let load = |listen: Option<&str>, max_tenants| {
+            let listen = listen.map(|text| text.parse().unwrap());
+            let args = ServeArgs { config: Some(file.path().into()), listen, max_tenants };
+            let serve = load(&args).unwrap().serve;
+            (serve.listen.to_string(), serve.max_tenants)
+        };
+        assert_eq!(load(None, None), ("127.0.0.1:1".into(), 2));
+        assert_eq!(load(Some("[::1]:3"), Some(4)), ("[::1]:3".into(), 4));
+    }
 }
