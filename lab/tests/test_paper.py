@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import virtual
+from nuksmlab import numa, virtual
 from nuksmlab.counter import Caches, Counts, node_options, qemu_options
-from nuksmlab.machine import Machine
+from nuksmlab.ksm import Ksm
+from nuksmlab.machine import Machine, MachineError
 from nuksmlab.paper import experiments, extent, model, report, runner
 from nuksmlab.paper.extent import NUKSM, OFF, QUICK, STOCK, Part
 from nuksmlab.paper.model import Hardware
@@ -19,6 +20,7 @@ from nuksmlab.paper.pressure.records import Moment, Observed
 from nuksmlab.paper.runner import Complete
 from nuksmlab.paper.section import Check, Section, all_measured
 from nuksmlab.paper.trial import Result, ResultInstance, Trial
+from nuksmlab.paper.where import Host
 
 HARDWARE = model.read_hardware(model.PAPERS_MACHINE)
 PAGES = 1000
@@ -283,7 +285,26 @@ def test_figure_8s_goal_does_not_hold_where_both_end_the_same(both: list[str]) -
     assert len(failed(section.checks)) == 1
 
 
-def test_run_times_of_real_hardware_are_measured() -> None:
-    made = all_measured(section("fairness"))
+def test_run_times_of_real_hardware_are_measured(tmp_path: Path) -> None:
+    (experiment, *_) = experiments.TRIALS
+    results = observe_all(experiment.parts(QUICK))
+    for instance in (one for result in results for one in result["instances"]):
+        instance["counts"] = None
+    made = all_measured(experiment.section(results, HARDWARE))
     kinds = {column.kind for table in made.tables for column in table.columns}
     assert kinds == {"", "measured", "published"}
+    path = report.write(tmp_path, [made], [], {}, None)
+    assert "modelled" not in path.read_text().replace(report.STYLE, "")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "engine", "message"),
+    [([0], True, "has one node"), ([0, 1], False, "make kernel-deb")],
+)
+def test_a_machine_that_cannot_run_the_trials_is_refused(
+    monkeypatch: pytest.MonkeyPatch, nodes: list[int], engine: bool, message: str
+) -> None:
+    monkeypatch.setattr(numa, "online", lambda: nodes)
+    monkeypatch.setattr(Ksm, "has_engine", lambda _: engine)
+    with pytest.raises(MachineError, match=message):
+        Host()

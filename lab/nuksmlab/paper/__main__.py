@@ -61,7 +61,8 @@ def make_report(
     sections = [each.section for each in found if each.section]
     missing = [name for each in found for name in each.missing]
     kept = {name: done for each in found for name, done in each.kept.items()}
-    print(report.write(output, sections, missing, kept, hardware))
+    modelled = None if isinstance(where, Host) else hardware
+    print(report.write(output, sections, missing, kept, modelled))
     return sections
 
 

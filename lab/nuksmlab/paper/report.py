@@ -29,6 +29,13 @@ figure { margin: 0.5rem 0 1.5rem; } code { font-size: 13px; }
 LEGEND = """
 <p>Each cell says by its colour what it is:</p>
 <table>
+{here}
+<tr><td class="name published">published</td><td class="name">in the paper:
+<i>nuKSM: NUMA-aware Memory De-duplication on Multi-socket Servers</i>, PACT
+2021</td></tr>
+</table>
+"""
+EMULATED = """
 <tr><td class="name measured">measured</td><td class="name">here, in an emulated
 machine: where the kernel keeps pages, what merging saved, and DRAM accesses, which
 the emulator counts behind caches that are modelled</td></tr>
@@ -36,10 +43,11 @@ the emulator counts behind caches that are modelled</td></tr>
 run time = instructions at their rate + accesses at their node's latency (or
 bandwidth, where that takes longer). Emulated nodes have no latency of their
 own</td></tr>
-<tr><td class="name published">published</td><td class="name">in the paper:
-<i>nuKSM: NUMA-aware Memory De-duplication on Multi-socket Servers</i>, PACT
-2021</td></tr>
-</table>
+"""
+ON_HOST = """
+<tr><td class="name measured">measured</td><td class="name">here, on this machine:
+run times by its clock. Nothing counts accesses: where it says remote accesses, there
+is the share of an instance's pages that are remote</td></tr>
 """
 
 DIFFERENCES = (
@@ -57,7 +65,7 @@ DIFFERENCES = (
     "Not counted: what kernels do, fetching instructions, walking page tables, "
     "writing back.",
     "MySQL is MariaDB here: one table in memory, sysbench's read-only transactions, "
-    "one client where the paper has a hundred. The priorities are run without it.",
+    "one client where the paper has a hundred.",
 )
 
 
@@ -165,8 +173,10 @@ def html_provenance(kept: Mapping[str, Complete]) -> Iterator[str]:
     yield "</table>"
 
 
-def html_hardware(hardware: Hardware) -> str:
-    return (
+def html_legend(hardware: Hardware | None) -> str:
+    if hardware is None:
+        return LEGEND.format(here=ON_HOST)
+    return LEGEND.format(here=EMULATED) + (
         f"<p>Run times are modelled for {html.escape(hardware.name)}: "
         f"{hardware.local_ns:.0f} ns to local memory, {hardware.remote_ns:.0f} ns to "
         f"remote; {hardware.local_gib_per_second:.0f} and "
@@ -179,7 +189,7 @@ def render(
     sections: Sequence[Section],
     missing: Sequence[str],
     kept: Mapping[str, Complete],
-    hardware: Hardware,
+    hardware: Hardware | None,
 ) -> Iterable[str]:
     checks = [check for section in sections for check in section.checks]
     yield '<!doctype html><html lang="en"><meta charset="utf-8">'
@@ -192,7 +202,7 @@ def render(
         "shows that paper's figures and tables beside those of this project's "
         "kernel and of its program <code>nuksm place</code>.</p>"
     )
-    yield LEGEND + html_hardware(hardware)
+    yield html_legend(hardware)
     yield f"<h2>Goals</h2>{summary(checks)}"
     if missing:
         yield f"<p>Not run yet: {html.escape(', '.join(missing))}.</p>"
@@ -209,8 +219,9 @@ def write(
     sections: Sequence[Section],
     missing: Sequence[str],
     kept: Mapping[str, Complete],
-    hardware: Hardware,
+    hardware: Hardware | None,
 ) -> Path:
+    """Without `hardware` to model run times for, they were measured."""
     for section in sections:
         for table in section.tables:
             write_csv(directory, table)

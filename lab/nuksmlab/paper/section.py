@@ -76,7 +76,11 @@ def all_measured(section: Section) -> Section:
         )
         for table in section.tables
     ]
-    return replace(section, tables=tables)
+    pictures = [
+        replace(picture, caption=picture.caption.replace(MODELLED, MEASURED))
+        for picture in section.pictures
+    ]
+    return replace(section, tables=tables, pictures=pictures)
 
 
 def grouped(results: Iterable[Result]) -> Grouped:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from nuksmlab import accelerator, counter, machine, numa, paths
+from nuksmlab.ksm import Ksm
 from nuksmlab.paper.extent import Part
 
 GUEST = (sys.executable, "-m", "nuksmlab.paper.guest")
@@ -86,6 +87,15 @@ class Host:
     def __init__(self) -> None:
         self.kernel = platform.release()
         self.nodes = numa.online()
+        if len(self.nodes) < 2:
+            raise machine.MachineError("this machine has one node: HOST=1 needs two")
+        if not Ksm().has_engine():
+            raise machine.MachineError(
+                f"this machine runs {self.kernel}, which does not place merged pages: "
+                "HOST=1 needs our kernel, which make kernel-deb packages"
+            )
+        if os.geteuid() != 0:
+            raise machine.MachineError("HOST=1 needs root")
 
     def describe(self, part: Part) -> str:  # noqa: ARG002 (it is the same for all)
         return f"this machine, {len(self.nodes)} nodes"
