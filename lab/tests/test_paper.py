@@ -12,13 +12,21 @@ from nuksmlab.counter import Caches, Counts, node_options, qemu_options
 from nuksmlab.ksm import Ksm
 from nuksmlab.machine import Machine, MachineError
 from nuksmlab.paper import experiments, extent, model, report, runner
-from nuksmlab.paper.extent import NUKSM, OFF, QUICK, STOCK, Part
+from nuksmlab.paper.extent import (
+    CORRECTED,
+    NUKSM,
+    OFF,
+    QUICK,
+    STOCK,
+    Extent,
+    Part,
+)
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.pressure import plan as pressure_plan
 from nuksmlab.paper.pressure import section as pressure_section
 from nuksmlab.paper.pressure.records import Moment, Observed
 from nuksmlab.paper.runner import Complete
-from nuksmlab.paper.section import Check, Section, all_measured
+from nuksmlab.paper.section import UNKNOWN, Check, Section, all_measured
 from nuksmlab.paper.trial import Result, ResultInstance, Trial
 from nuksmlab.paper.where import Host
 
@@ -104,9 +112,9 @@ def observe_all(parts: Sequence[Part], breaking: str = "") -> list[Result]:
     return results
 
 
-def section(name: str, breaking: str = "") -> Section:
+def section(name: str, breaking: str = "", size: Extent = QUICK) -> Section:
     (experiment,) = (one for one in experiments.TRIALS if one.name == name)
-    return experiment.section(observe_all(experiment.parts(QUICK), breaking), HARDWARE)
+    return experiment.section(observe_all(experiment.parts(size), breaking), HARDWARE)
 
 
 def failed(checks: Sequence[Check]) -> list[str]:
@@ -130,6 +138,27 @@ def test_all_goals_hold_where_pages_are_placed_as_they_should(name: str) -> None
 )
 def test_stock_placement_under_our_name_is_found_out(name: str, goal: str) -> None:
     assert goal in failed(section(name, breaking=NUKSM.name).checks)
+
+
+def test_a_databases_priority_is_judged_by_its_run_time() -> None:
+    goals = [
+        f"mysql, {name}, C-1:10: instance 1's run is shorter, by %"
+        for name in (NUKSM.name, CORRECTED.name)
+    ]
+    made = section("priority", breaking=NUKSM.name, size=extent.FULL)
+    assert set(goals) & set(failed(made.checks)) == {goals[0]}
+    made = section("priority", size=extent.FULL)
+    rows = {table.name: [row.cells for row in table.rows] for table in made.tables}
+    of_database = {
+        name: [cells for cells in rows[name] if cells[0] == "mysql"] for name in rows
+    }
+    assert {name: len(found) for name, found in of_database.items()} == {
+        "figure-4": 0,
+        "table-3": 0,
+        "figure-7": 6,
+    }
+    assert all(UNKNOWN not in cells[2:5] for cells in of_database["figure-7"])
+    assert failed(made.checks) == []
 
 
 def test_fair_placement_under_stocks_name_is_found_out() -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict, cast
 
+from nuksmlab import database
 from nuksmlab.machine import Machine
-from nuksmlab.paper.extent import STOCK, Configuration, Extent, Part, trial
+from nuksmlab.paper.extent import QUICK, STOCK, Configuration, Extent, Part, trial
 from nuksmlab.paper.trial import Trial, places
 
 NODE_MIB = 512
@@ -43,11 +44,17 @@ def named(configuration: Configuration, pair: NicePair) -> Configuration:
     return replace(configuration, name=f"{configuration.name}, {pair['name']}")
 
 
+def workloads(extent: Extent) -> Sequence[str]:
+    """MySQL's trials take longest: in full only, and there once."""
+    return WORKLOADS if extent is QUICK else (*WORKLOADS, database.NAME)
+
+
 def trials(extent: Extent, workload: str) -> list[Trial]:
     on = [0, 1]
+    repetitions = 1 if workload == database.NAME else extent.repetitions
     return [
         planned
-        for repetition in range(extent.repetitions)
+        for repetition in range(repetitions)
         for planned in (
             trial(extent, workload, STOCK, places(on), repetition=repetition),
             *(
@@ -84,7 +91,7 @@ def parts(extent: Extent) -> list[Part]:
                 extent.caches,
                 trials(extent, workload),
             )
-            for workload in WORKLOADS
+            for workload in workloads(extent)
         ),
         Part(
             THROUGHPUT,
