@@ -11,7 +11,7 @@ import json
 import platform
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypedDict, cast
 
@@ -129,6 +129,41 @@ def run(part: Part, where: Where, kept: Path) -> None:
     began = time.monotonic()
     where.run(part, kept)
     done = describe(part, where, made_from, time.monotonic() - began)
+    (kept / "complete.json").write_text(json.dumps(done, indent=1) + "\n")
+
+
+class Facts(TypedDict):
+    """What is known of a boot before it is run."""
+
+    inputs: str
+    command: str
+    machine: str
+    kernel: str
+    programs: Sequence[Path]
+    expected: dict[str, str]
+
+
+def run_once(kept: Path, plan: object, facts: Facts, boot: Callable[[], None]) -> None:
+    """A boot that has no trials; unless it was run before, from the same inputs."""
+    known = completed(kept)
+    if known and known["inputs"] == facts["inputs"]:
+        print(f"{kept.name}: kept from {known['finished']}", flush=True)
+        return
+    kept.mkdir(parents=True, exist_ok=True)
+    for old in (kept / "complete.json", *kept.glob("*.jsonl")):
+        old.unlink(missing_ok=True)
+    (kept / "plan.json").write_text(json.dumps(plan, indent=1) + "\n")
+    print(kept.name, flush=True)
+    began = time.monotonic()
+    boot()
+    done: Complete = {
+        **facts,
+        "caches": {},
+        "programs": {path.name: file_hash(path) for path in facts["programs"]},
+        "host": f"Linux {platform.release()}, {platform.machine()}",
+        "seconds": time.monotonic() - began,
+        "finished": time.strftime("%Y-%m-%d %H:%M:%S"),
+    }
     (kept / "complete.json").write_text(json.dumps(done, indent=1) + "\n")
 
 

@@ -3,9 +3,7 @@
 
 import hashlib
 import json
-import platform
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -15,7 +13,7 @@ from nuksmlab.bench import host
 from nuksmlab.paper.extent import Extent
 from nuksmlab.paper.pressure import plan
 from nuksmlab.paper.pressure.records import Observed, Run
-from nuksmlab.paper.runner import Complete, completed, file_hash
+from nuksmlab.paper.runner import Facts, file_hash, run_once
 
 NAME = "pressure"
 BOOT_SECONDS = 3600.0
@@ -29,10 +27,7 @@ def inputs(runs: Sequence[Run], kernel: Path) -> str:
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
 
 
-def boot(runs: Sequence[Run], kernel: Path, kept: Path) -> None:
-    kept.mkdir(parents=True, exist_ok=True)
-    (kept / "complete.json").unlink(missing_ok=True)
-    (kept / "plan.json").write_text(json.dumps(runs, indent=1) + "\n")
+def boot(kernel: Path, kept: Path) -> None:
     host.check_room(plan.GUEST_MIB)
     with host.many_mappings():
         status = uml.boot(
@@ -47,30 +42,17 @@ def boot(runs: Sequence[Run], kernel: Path, kept: Path) -> None:
 
 
 def run(size: Extent, kept: Path) -> None:
-    """Unless it was run before, from the same inputs."""
     kernel = kernels.build("um")
     runs = plan.runs(size.repetitions)
-    made_from = inputs(runs, kernel)
-    known = completed(kept)
-    if known and known["inputs"] == made_from:
-        print(f"{NAME}: kept from {known['finished']}", flush=True)
-        return
-    print(f"{NAME}: {len(runs)} runs", flush=True)
-    began = time.monotonic()
-    boot(runs, kernel, kept)
-    done: Complete = {
-        "inputs": made_from,
+    facts: Facts = {
+        "inputs": inputs(runs, kernel),
         "command": f"make paper EXPERIMENT={NAME}",
         "machine": f"User-Mode Linux, one CPU, {plan.GUEST_MIB} MiB",
-        "caches": {},
         "kernel": kernel.name,
-        "programs": {path.name: file_hash(path) for path in (paths.TENANT, kernel)},
+        "programs": (paths.TENANT, kernel),
         "expected": {},
-        "host": f"Linux {platform.release()}, {platform.machine()}",
-        "seconds": time.monotonic() - began,
-        "finished": time.strftime("%Y-%m-%d %H:%M:%S"),
     }
-    (kept / "complete.json").write_text(json.dumps(done, indent=1) + "\n")
+    run_once(kept, runs, facts, lambda: boot(kernel, kept))
 
 
 def read(kept: Path) -> list[Observed]:
