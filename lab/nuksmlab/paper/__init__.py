@@ -7,6 +7,7 @@ priority/    Figures 4 and 7, Table III
 guests/      the same as fairness/, in virtual machines
 nodes/       four nodes: IV-E
 pressure/    Figure 8
+merging/     another paper, KSM's of 2009, and its Figure 8
 
 extent       how much of each workload; configurations; parts, one boot each
 trial        one trial, and what was observed of it

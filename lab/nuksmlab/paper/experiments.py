@@ -14,6 +14,8 @@ from nuksmlab.paper.fairness import section as fairness_section
 from nuksmlab.paper.guests import plan as guests_plan
 from nuksmlab.paper.guests import section as guests_section
 from nuksmlab.paper.jobs import Job
+from nuksmlab.paper.merging import experiment as merging
+from nuksmlab.paper.merging import section as merging_section
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.nodes import plan as nodes_plan
 from nuksmlab.paper.nodes import section as nodes_section
@@ -24,7 +26,7 @@ from nuksmlab.paper.priority import section as priority_section
 from nuksmlab.paper.runner import Complete
 from nuksmlab.paper.section import Section, all_measured
 from nuksmlab.paper.trial import Result
-from nuksmlab.paper.where import Host, Where
+from nuksmlab.paper.where import Emulation, Host, Where
 
 
 @dataclass
@@ -111,10 +113,44 @@ class Pressure:
         return Gathered(section, {self.name: done}, [])
 
 
+class Merging:
+    """KSM's benchmarks of 2009: under User-Mode Linux, and in an emulated machine."""
+
+    name = merging.NAME
+
+    def jobs(self, raw: Path, size: Extent, where: Where) -> list[Job]:
+        copies = partial(merging.run_copies, size, raw / merging.COPIES)
+        planned = [Job(merging.COPIES, copies, timed=True)]
+        if isinstance(where, Emulation):
+            guests = partial(merging.run_guests, size, where.image, raw / merging.GUESTS)
+            planned.append(Job(merging.GUESTS, guests, timed=True))
+        return planned
+
+    def gather(
+        self,
+        raw: Path,
+        size: Extent,  # noqa: ARG002
+        where: Where,  # noqa: ARG002
+        hardware: Hardware,  # noqa: ARG002
+    ) -> Gathered:
+        found = Gathered(None, {}, [])
+        parts: list[Section] = []
+        for name, part in merging_section.PARTS.items():
+            if done := runner.completed(raw / name):
+                found.kept[name] = done
+                observed = merging.read(raw / name)
+                parts.append(part(observed, done, f"raw/{name}/observed.jsonl"))
+            else:
+                found.missing.append(name)
+        if parts:
+            found.section = merging_section.section(parts)
+        return found
+
+
 TRIALS = (
     Trials("fairness", fairness_plan.parts, fairness_section.section),
     Trials("priority", priority_plan.parts, priority_section.section),
     Trials("nodes", nodes_plan.parts, nodes_section.section),
     Trials("guests", guests_plan.parts, guests_section.section),
 )
-ALL: tuple[Experiment, ...] = (*TRIALS, Pressure())
+ALL: tuple[Experiment, ...] = (*TRIALS, Pressure(), Merging())

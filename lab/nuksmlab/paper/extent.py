@@ -20,6 +20,7 @@ class Extent:
     caches: Caches
     operations: Mapping[str, int]
     repetitions: int
+    copy_mib: int = 1024  # where processes are copies of each other
 
 
 # The paper's data are 115 to 820 times as large as its machine's last-level cache.
@@ -44,6 +45,7 @@ QUICK = Extent(
     Caches(llc_kib=128),
     {"random_access": 300_000, "btree": 60_000, "xsbench": 6_000, "cg": 2, "mysql": 2},
     1,
+    copy_mib=256,
 )
 # More than any cache holds. The caches are the machine's own.
 HOST = Extent(

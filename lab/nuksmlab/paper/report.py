@@ -32,7 +32,7 @@ LEGEND = """
 {here}
 <tr><td class="name published">published</td><td class="name">in the paper:
 <i>nuKSM: NUMA-aware Memory De-duplication on Multi-socket Servers</i>, PACT
-2021</td></tr>
+2021, unless a section names another source</td></tr>
 </table>
 """
 EMULATED = """

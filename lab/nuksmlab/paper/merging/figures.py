@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Rates and times, from what was observed and what was published."""
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from nuksmlab.bench.records import PAGE_BYTES, growth, merged_mib
+from nuksmlab.paper.merging import plan
+from nuksmlab.paper.merging.records import Copies, Observed, Step
+
+GIB_MIB = 1024
+Kind = TypeVar("Kind", bound=Observed)
+
+# A pass that merges less of what is merged in all is not one that merges.
+LEAST_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a step's passes merged, and what that took."""
+
+    mib: float
+    seconds: float  # ksmd's, in the passes that merge
+    all_seconds: float
+    compares: int  # of one page's content with another's, in the passes that merge
+
+    @property
+    def mib_per_second(self) -> float:
+        return self.mib / self.seconds if self.mib else 0.0
+
+    @property
+    def compares_per_page(self) -> float:
+        pages = self.mib * 2**20 / PAGE_BYTES
+        return self.compares / pages if pages else 0.0
+
+
+def merged(step: Step) -> Merged:
+    least = LEAST_SHARE * sum(map(merged_mib, step["passes"]))
+    merging = [
+        (one, seconds)
+        for one, seconds in zip(step["passes"], step["cpu_seconds"], strict=True)
+        if merged_mib(one) > least
+    ]
+    return Merged(
+        sum(merged_mib(one) for one, _ in merging),
+        sum(seconds for _, seconds in merging),
+        sum(step["cpu_seconds"]),
+        sum(growth(one, "content_compares") or 0 for one, _ in merging),
+    )
+
+
+def of(results: Sequence[Kind], case: str, configuration: str) -> list[Kind]:
+    return [
+        each
+        for each in results
+        if (each["run"]["case"], each["run"]["configuration"]) == (case, configuration)
+    ]
+
+
+def lines(results: Sequence[Observed], case: str) -> list[int]:
+    """Of observed.jsonl."""
+    return [line for line, each in enumerate(results, 1) if each["run"]["case"] == case]
+
+
+def added(results: Sequence[Observed], case: str) -> list[str]:
+    """What came and has a twin, in its order: not the worst case's first copy."""
+    names = (
+        step["added"]
+        for each in results
+        if each["run"]["case"] == case
+        for step in each["steps"]
+    )
+    return list(dict.fromkeys(names))[1 if case == plan.WORST else 0 :]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A step of a case, for both indexes."""
+
+    results: Sequence[Observed]
+    case: str
+    added: str
+
+    def median(self, configuration: str, value: Callable[[Merged], float]) -> float:
+        """Over the repetitions."""
+        return statistics.median(
+            value(merged(step))
+            for each in of(self.results, self.case, configuration)
+            for step in each["steps"]
+            if step["added"] == self.added
+        )
+
+    def both(self, value: Callable[[Merged], float]) -> list[float]:
+        """The old index's, and ours."""
+        return [self.median(name, value) for name in plan.INDEXES]
+
+    def ratio(self) -> float:
+        """How many times as quick ours is."""
+        old, ours = self.both(lambda one: one.mib_per_second)
+        return ours / old if old else 0.0
+
+
+def points(results: Sequence[Observed], case: str) -> list[Point]:
+    return [Point(results, case, name) for name in added(results, case)]
+
+
+def mail_rate(point: Point) -> float | None:
+    by_copy = plan.published()["mail"]["seconds"].get(point.case, {})
+    return GIB_MIB / by_copy[point.added] if point.added in by_copy else None
+
+
+def nanoseconds_per_page(times: Iterable[float], pages: float) -> float:
+    """By the least of all times: what else a machine does only adds to one."""
+    return min(times) / pages
+
+
+def read_times(results: Sequence[Copies]) -> tuple[float, float]:
+    """Nanoseconds per page, before and after merging; over all repetitions."""
+    pages = results[0]["run"]["mib"] * 2**20 / PAGE_BYTES
+    before = [time for each in results for time in each["read_before"]]
+    after = [time for each in results for time in each["read_after"]]
+    return nanoseconds_per_page(before, pages), nanoseconds_per_page(after, pages)
+
+
+def published_read_times(case: str) -> tuple[float, float]:
+    read = plan.published()["mail"]["read"]
+    before, after = (
+        nanoseconds_per_page((1000 * time for time in read[case][when]), read["pages"])
+        for when in ("before", "after")
+    )
+    return before, after

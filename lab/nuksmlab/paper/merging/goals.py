@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What has to hold: nothing is lost, and our index is quicker where it is to be."""
+
+import statistics
+from collections.abc import Sequence
+
+from nuksmlab.paper.merging import figures, plan
+from nuksmlab.paper.merging.records import Copies, Guests
+from nuksmlab.paper.section import Check, at_least, at_most
+
+# How many times as much our index merges per second.
+LEAST_WORST = 3.0
+LEAST_BEST = 0.8
+LEAST_REAL = 1.0
+# Of the time before merging.
+MOST_READ = {plan.WORST: 1.2, plan.BEST: 0.5}
+# Virtual machines live, and what is equal in them is not quite the same each time.
+MOST_OFF_PERCENT = 5.0
+
+
+def all_the_same(results: Sequence[Copies]) -> Check:
+    """Every byte of every copy, when all are merged."""
+    bad = sum(each["bad_pages"] for each in results)
+    what = "pages of copies that have a wrong byte after merging"
+    return Check(what, "0", str(bad), not bad)
+
+
+def all_merged(results: Sequence[Copies], case: str) -> Check:
+    """But for the first copy in the worst case, which has no twin."""
+    least = min(
+        merged
+        for point in figures.points(results, case)
+        for merged in point.both(lambda one: one.mib)
+    )
+    share = least / results[0]["run"]["mib"]
+    return at_least(f"{case}: share of each copy that is merged", share, 0.99)
+
+
+def speed(results: Sequence[Copies]) -> list[Check]:
+    worst = [
+        at_least(
+            f"worst, copy {point.added}: times as many MiB per second with our index",
+            point.ratio(),
+            LEAST_WORST,
+            1,
+        )
+        for point in figures.points(results, plan.WORST)
+    ]
+    best = statistics.median(
+        point.ratio() for point in figures.points(results, plan.BEST)
+    )
+    what = "best, median of all copies: times as many MiB per second with our index"
+    return [*worst, at_least(what, best, LEAST_BEST)]
+
+
+def reading(results: Sequence[Copies]) -> list[Check]:
+    """As in the mail: no slower, and where all is one page, much quicker."""
+    checks = []
+    for case in plan.CASES:
+        for name in plan.INDEXES:
+            before, after = figures.read_times(figures.of(results, case, name))
+            what = f"{case}, {name}: reading merged memory, of the time before"
+            checks.append(at_most(what, after / before, MOST_READ[case]))
+    return checks
+
+
+def of_copies(results: Sequence[Copies]) -> list[Check]:
+    return [
+        all_the_same(results),
+        *(all_merged(results, case) for case in plan.CASES),
+        *speed(results),
+        *reading(results),
+    ]
+
+
+def right_answers(results: Sequence[Guests], expected: str) -> Check:
+    wrong = [
+        f"run {line}, virtual machine {number}"
+        for line, each in enumerate(results, 1)
+        for number, answer in enumerate(each["answers"], 1)
+        if answer != expected
+    ]
+    return Check(
+        "answers of merged virtual machines that are those of a run on the host",
+        "all",
+        f"wrong: {'; '.join(wrong)}" if wrong else "all",
+        not wrong,
+    )
+
+
+def of_guests(results: Sequence[Guests], expected: str) -> list[Check]:
+    checks = [right_answers(results, expected)]
+    for point in figures.points(results, plan.REAL):
+        old, ours = point.both(lambda one: one.mib)
+        off = 100 * abs(ours - old) / (max(ours, old) or 1)
+        name = f"virtual machines, {point.added}"
+        what = f"{name}: MiB merged by the two indexes, difference in %"
+        checks.append(at_most(what, off, MOST_OFF_PERCENT, 1))
+        what = f"{name}: times as many MiB per second with our index"
+        checks.append(at_least(what, point.ratio(), LEAST_REAL, 2))
+    return checks

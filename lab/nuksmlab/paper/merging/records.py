@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One run: copies of a program, or virtual machines, that come one after another."""
+
+from typing import TypedDict
+
+from nuksmlab.bench.records import Scan
+
+
+class Run(TypedDict):
+    case: str  # of plan
+    configuration: str
+    index: str
+    kib_per_tree: int | None  # None for the kernel's default
+    mib: int  # of each copy, or of each virtual machine's data
+    repetition: int
+
+
+class Step(TypedDict):
+    """What came, and ksmd's passes after that."""
+
+    added: str
+    passes: list[Scan]
+    cpu_seconds: list[float]  # ksmd's, of each pass
+
+
+class Observed(TypedDict):
+    """A line of observed.jsonl."""
+
+    run: Run
+    steps: list[Step]
+
+
+class Copies(Observed):
+    # Of the first copy: nanoseconds for a word of each page, several times.
+    read_before: list[int]
+    read_after: list[int]
+    bad_pages: int  # of all copies in the end, when every byte is compared
+
+
+class Guests(Observed):
+    answers: list[str]  # of the workload in each, when all are merged

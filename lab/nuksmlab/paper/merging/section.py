@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""MiB merged per second, and how long reading takes, beside the published."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from nuksmlab.paper.merging import figures, goals, pictures, plan
+from nuksmlab.paper.merging.figures import Merged, Point
+from nuksmlab.paper.merging.pictures import COMPARED
+from nuksmlab.paper.merging.records import Copies, Guests, Observed
+from nuksmlab.paper.runner import Complete
+from nuksmlab.paper.section import (
+    MEASURED,
+    PUBLISHED,
+    Column,
+    Picture,
+    Row,
+    Section,
+    Table,
+    number,
+)
+
+TITLE = "KSM's own benchmarks of 2009: how quickly pages are merged"
+INTRODUCTION = [
+    "Published here: Increasing memory density by using KSM (Linux Symposium 2009), "
+    "section 22 and Figure 8, and the mail of March 2009 with the program ksmpages. "
+    "Their index, by content and with one tree, is stock's to this day.",
+    "Copies of a program come one after the other, each when those before it are "
+    "merged. In the worst case the pages of a copy differ in their last bytes only, in "
+    "the best case all are the same. The published copies have 1 GiB, on a processor "
+    "of 2008. Ours run in User-Mode Linux at native speed: the rates cannot be "
+    "compared with the published ones, those of the two indexes can.",
+    "A rate is what was merged, by ksmd's CPU time (which the host counts) in the "
+    "passes that merge. As in the mail, a pass that only notes checksums of new pages "
+    "is not one of them; CPU time is shown of all passes, too.",
+    "Virtual machines run nested in an emulated machine, in which a second of CPU time "
+    "is the emulator's: only the ratio says something. Comparisons of pages' contents "
+    "are counted, and depend on no clock.",
+]
+LINUX_SINCE = (
+    "In the mail a third copy is merged in the first pass, without a checksum. Linux "
+    "has since come to look into no tree before a page's checksum has stayed the same "
+    "for a pass, so that here it is the second pass that merges."
+)
+
+
+def raw_lines(results: Sequence[Observed], case: str, path: str) -> list[str]:
+    return [f"{path}#{line}" for line in figures.lines(results, case)]
+
+
+def rate_columns() -> list[Column]:
+    return [
+        Column("MiB merged", MEASURED),
+        Column(f"MiB merged per second: {plan.OLD}", MEASURED),
+        Column(plan.OURS, MEASURED),
+        Column("times as many", MEASURED),
+        Column(f"ksmd's CPU time, s: {plan.OLD}", MEASURED),
+        Column(plan.OURS, MEASURED),
+        Column(f"{COMPARED}: {plan.OLD}", MEASURED),
+        Column(plan.OURS, MEASURED),
+    ]
+
+
+def rate_cells(point: Point) -> list[str]:
+    def both(value: Callable[[Merged], float], digits: int) -> list[str]:
+        return [number(each, digits) for each in point.both(value)]
+
+    return [
+        number(point.median(plan.OLD, lambda one: one.mib), 0),
+        *both(lambda one: one.mib_per_second, 0),
+        number(point.ratio(), 1),
+        *both(lambda one: one.all_seconds, 2),
+        *both(lambda one: one.compares_per_page, 1),
+    ]
+
+
+def rates(results: Sequence[Copies], path: str) -> Table:
+    paper = plan.published()["paper"]["mb_per_second"]
+    columns = [
+        *(Column("case"), Column("copy"), Column("MiB of a copy")),
+        *rate_columns(),
+        Column("MiB merged per second: mail", PUBLISHED),
+        Column("paper, MB, of any copy", PUBLISHED),
+    ]
+    rows = [
+        Row(
+            [
+                *(case, point.added, str(results[0]["run"]["mib"])),
+                *rate_cells(point),
+                number(figures.mail_rate(point), 1),
+                number(paper[case]),
+            ],
+            raw_lines(results, case, path),
+        )
+        for case in plan.CASES
+        for point in figures.points(results, case)
+    ]
+    title = "Figure 8 of 2009, and the mail: the worst case and the best"
+    return Table("merging-copies", title, columns, rows)
+
+
+def machines(results: Sequence[Guests], path: str) -> Table:
+    paper = plan.published()["paper"]["mb_per_second"][plan.REAL]
+    columns = [
+        *(Column("virtual machine"), Column("MiB of data in each")),
+        *rate_columns(),
+        Column("MB merged per second: paper, not emulated", PUBLISHED),
+    ]
+    rows = [
+        Row(
+            [
+                *(point.added, str(results[0]["run"]["mib"])),
+                *rate_cells(point),
+                number(paper),
+            ],
+            raw_lines(results, plan.REAL, path),
+        )
+        for point in figures.points(results, plan.REAL)
+    ]
+    title = "Figure 8 of 2009: virtual machines by KVM, under emulation"
+    return Table("merging-machines", title, columns, rows)
+
+
+def reads(results: Sequence[Copies], path: str) -> Table:
+    columns = [Column("case"), Column("index")]
+    for kind in (MEASURED, PUBLISHED):
+        names = ("ns per page, before merging", "after", "after / before")
+        columns += [Column(name, kind) for name in names]
+    rows = []
+    for case in plan.CASES:
+        there = figures.published_read_times(case)
+        for name in plan.INDEXES:
+            here = figures.read_times(figures.of(results, case, name))
+            cells = [
+                number(value, digits)
+                for before, after in (here, there)
+                for value, digits in ((before, 1), (after, 1), (after / before, 2))
+            ]
+            rows.append(Row([case, name, *cells], raw_lines(results, case, path)))
+    title = (
+        "The mail's read loop, a word of each page of a copy: before any merging, and "
+        f"when {plan.READ_COPIES} copies are merged"
+    )
+    return Table("merging-reads", title, columns, rows)
+
+
+def of_copies(results: Sequence[Copies], _done: Complete, path: str) -> Section:
+    rate = "MiB merged per second of ksmd, by case and copy"
+    read = "The read loop, here (measured) and in the mail (published)"
+    return Section(
+        TITLE,
+        [LINUX_SINCE],
+        [rates(results, path), reads(results, path)],
+        [
+            Picture("merging-copies", rate, partial(pictures.rates, results)),
+            Picture("merging-reads", read, partial(pictures.reads, results)),
+        ],
+        goals.of_copies(results),
+    )
+
+
+def of_guests(results: Sequence[Guests], done: Complete, path: str) -> Section:
+    caption = "Virtual machines, under emulation (measured)"
+    return Section(
+        TITLE,
+        [],
+        [machines(results, path)],
+        [Picture("merging-machines", caption, partial(pictures.machines, results))],
+        goals.of_guests(results, done["expected"][plan.WORKLOAD]),
+    )
+
+
+# By the folder of raw samples.
+PARTS: dict[str, Callable[[list[Any], Complete, str], Section]] = {
+    plan.COPIES_PART: of_copies,
+    plan.GUESTS_PART: of_guests,
+}
+
+
+def section(parts: Sequence[Section]) -> Section:
+    return Section(
+        TITLE,
+        INTRODUCTION + [text for part in parts for text in part.paragraphs],
+        [table for part in parts for table in part.tables],
+        [picture for part in parts for picture in part.pictures],
+        [check for part in parts for check in part.checks],
+    )

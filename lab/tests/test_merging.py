@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How quickly ksmd merges, from made-up passes; what was run is kept."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from nuksmlab import machine
+from nuksmlab.bench.records import Scan
+from nuksmlab.paper import model, report, runner
+from nuksmlab.paper.extent import QUICK
+from nuksmlab.paper.merging import experiment, figures, plan
+from nuksmlab.paper.merging import section as merging_section
+from nuksmlab.paper.merging.records import Copies, Guests, Run, Step
+from nuksmlab.paper.runner import Complete, Facts
+from nuksmlab.paper.section import Section
+
+PAGES_PER_MIB = 256
+DONE = cast(Complete, {"expected": {plan.WORKLOAD: "abc"}})
+
+
+def one_pass(mib: int, began: float = 0.0, compares: int = 0) -> Scan:
+    """That merges so much."""
+    pages = mib * PAGES_PER_MIB
+    return {
+        "began": began,
+        "ended": began + 1,
+        "before": {"pages_sharing": 100, "content_compares": 0},
+        "after": {"pages_sharing": 100 + pages, "content_compares": compares * pages},
+    }
+
+
+def step(added: str, mib: int, seconds: float) -> Step:
+    """In the second pass, that takes so long; the first one takes as long again."""
+    return {
+        "added": added,
+        "passes": [one_pass(0), one_pass(mib, compares=8)],
+        "cpu_seconds": [seconds, seconds],
+    }
+
+
+def seconds(run: Run) -> float:
+    slow = run["case"] != plan.BEST and run["configuration"] == plan.OLD
+    return 8.0 if slow else 1.0
+
+
+def copies(run: Run) -> Copies:
+    best = run["case"] == plan.BEST
+    return {
+        "run": run,
+        "steps": [
+            step(str(copy), run["mib"] if best or copy > 1 else 0, seconds(run))
+            for copy in range(1, plan.COPIES + 1)
+        ],
+        "read_before": [1_310_720, 2_000_000],
+        "read_after": [327_680 if best else 1_310_720],
+        "bad_pages": 0,
+    }
+
+
+def guests(run: Run) -> Guests:
+    steps = [step("1 and 2", 90, seconds(run)), step("3", 45, seconds(run))]
+    return {"run": run, "steps": steps, "answers": ["abc"] * 3}
+
+
+def all_copies() -> list[Copies]:
+    return [copies(run) for run in plan.copies(QUICK)]
+
+
+def all_guests() -> list[Guests]:
+    return [guests(run) for run in plan.guests(QUICK)]
+
+
+def section(of_copies: Sequence[Copies], of_guests: Sequence[Guests]) -> Section:
+    return merging_section.section(
+        [
+            merging_section.of_copies(of_copies, DONE, "raw/c"),
+            merging_section.of_guests(of_guests, DONE, "raw/g"),
+        ]
+    )
+
+
+def failed(made: Section) -> list[str]:
+    return [check.what for check in made.checks if not check.holds]
+
+
+def test_all_goals_hold_where_our_index_is_quicker() -> None:
+    assert failed(section(all_copies(), all_guests())) == []
+
+
+def test_only_passes_that_merge_make_a_rate() -> None:
+    merged = figures.merged(step("2", 256, 2.0))
+    assert merged.mib_per_second == 128
+    assert merged.all_seconds == 4.0
+    assert merged.compares_per_page == 8
+
+
+def test_a_pass_that_merges_next_to_nothing_is_none_that_merges() -> None:
+    made: Step = {
+        "added": "3",
+        "passes": [one_pass(1000), one_pass(1)],
+        "cpu_seconds": [2.0, 8.0],
+    }
+    merged = figures.merged(made)
+    assert merged.mib_per_second == 500
+
+
+def test_old_index_under_our_name_is_found_out() -> None:
+    slow, virtual = all_copies(), all_guests()
+    for each in (*slow, *virtual):
+        if each["run"]["configuration"] == plan.OURS:
+            for one in each["steps"]:
+                one["cpu_seconds"] = [8.1, 8.1]
+    assert [what.split(":")[0] for what in failed(section(slow, virtual))] == [
+        *("worst, copy 2", "worst, copy 3", "worst, copy 4"),
+        "best, median of all copies",
+        *("virtual machines, 1 and 2", "virtual machines, 3"),
+    ]
+
+
+def test_a_wrong_byte_is_found_out() -> None:
+    broken = all_copies()
+    broken[-1]["bad_pages"] = 1
+    (what,) = failed(section(broken, all_guests()))
+    assert "wrong byte" in what
+
+
+def test_a_wrong_answer_is_found_out() -> None:
+    broken = all_guests()
+    broken[0]["answers"][2] = "abd"
+    made = section(all_copies(), broken)
+    (check,) = [check for check in made.checks if not check.holds]
+    assert check.found == "wrong: run 1, virtual machine 3"
+
+
+def test_a_copy_that_is_half_merged_is_found_out() -> None:
+    broken = all_copies()
+    for each in broken:
+        if each["run"]["case"] == plan.WORST:
+            each["steps"][2] = step("3", 128, seconds(each["run"]))
+    assert failed(section(broken, all_guests())) == [
+        "worst: share of each copy that is merged"
+    ]
+
+
+@pytest.mark.parametrize("configuration", plan.INDEXES)
+def test_an_index_that_merges_nothing_is_found_out(configuration: str) -> None:
+    broken, virtual = all_copies(), all_guests()
+    for each in (*broken, *virtual):
+        if each["run"]["configuration"] == configuration:
+            each["steps"] = [step(one["added"], 0, 1.0) for one in each["steps"]]
+    what = failed(section(broken, virtual))
+    assert "worst: share of each copy that is merged" in what
+    assert "virtual machines, 3: times as many MiB per second with our index" in what
+
+
+def test_slow_reading_of_merged_memory_is_found_out() -> None:
+    broken = all_copies()
+    for each in broken:
+        each["read_after"] = [2_000_000]
+    assert len(failed(section(broken, all_guests()))) == 4
+
+
+def test_tables_have_what_was_published_beside_what_was_measured(
+    tmp_path: Path,
+) -> None:
+    made = section(all_copies(), all_guests())
+    hardware = model.read_hardware(model.PAPERS_MACHINE)
+    report.write(tmp_path, [made], [], {}, hardware)
+    lines = (tmp_path / "merging-copies.csv").read_text().splitlines()
+    assert lines[0].endswith(
+        'mail (published),"paper, MB, of any copy (published)",raw samples'
+    )
+    assert lines[1].startswith(
+        "worst,2,256,256,32,256,8.0,16.00,2.00,8.0,8.0,10.7,10.62,raw/c#1 raw/c#2"
+    )
+    assert lines[4].startswith("best,1,256,256,256,256,1.0,2.00,2.00,8.0,8.0,256.0")
+    lines = (tmp_path / "merging-reads.csv").read_text().splitlines()
+    assert lines[3].startswith("best,KSM,20.0,5.0,0.25,29.0,6.1,0.21")
+    lines = (tmp_path / "merging-machines.csv").read_text().splitlines()
+    assert lines[2].startswith("3,16,45,6,45,8.0,16.00,2.00,8.0,8.0,80.70,raw/g#1")
+    for name in ("copies", "reads", "machines"):
+        assert (tmp_path / f"merging-{name}.png").stat().st_size > 0
+
+
+def test_the_host_adds_cpu_seconds_to_what_the_guest_observed(tmp_path: Path) -> None:
+    observed = copies(plan.copies(QUICK)[0])
+    observed["steps"] = [
+        {"added": "1", "passes": [one_pass(0, 10), one_pass(4, 20)], "cpu_seconds": []}
+    ]
+    (tmp_path / "observed.jsonl").write_text(f"{json.dumps(observed)}\n")
+    experiment.add_cpu_seconds(tmp_path, lambda began, ended: began + 100 * ended)
+    (made,) = experiment.read(tmp_path)
+    assert made["steps"][0]["cpu_seconds"] == [1110.0, 2120.0]
+    assert made["run"] == observed["run"]
+
+
+class Runs:
+    """Counts them; writes what a guest would, or fails."""
+
+    def __init__(self, raw: Path) -> None:
+        self.raw = raw
+        self.count = 0
+        self.fails = False
+
+    def __call__(self) -> None:
+        self.count += 1
+        if self.fails:
+            raise machine.MachineError("made up")
+        (self.raw / "observed.jsonl").write_text("")
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> Facts:
+    program = tmp_path / "program"
+    program.touch()
+    return {
+        "inputs": "some",
+        "command": "make paper",
+        "machine": "made-up",
+        "kernel": "made-up",
+        "programs": [program],
+        "expected": {"btree": "abc"},
+    }
+
+
+def test_a_complete_boot_is_not_run_again(facts: Facts, tmp_path: Path) -> None:
+    runs = Runs(tmp_path / "raw")
+    runner.run_once(runs.raw, [1, 2], facts, runs)
+    runner.run_once(runs.raw, [1, 2], facts, runs)
+    assert runs.count == 1
+    done = runner.completed(runs.raw)
+    assert done is not None
+    assert done["expected"] == {"btree": "abc"}
+    assert json.loads((runs.raw / "plan.json").read_text()) == [1, 2]
+
+
+def test_an_interrupted_boot_is_run_again(facts: Facts, tmp_path: Path) -> None:
+    runs = Runs(tmp_path / "raw")
+    runner.run_once(runs.raw, [1], facts, runs)
+    runs.fails = True
+    with pytest.raises(machine.MachineError):
+        runner.run_once(runs.raw, [1], {**facts, "inputs": "other"}, runs)
+    assert runner.completed(runs.raw) is None
+    runs.fails = False
+    runner.run_once(runs.raw, [1], facts, runs)
+    assert runs.count == 3
+
+
+def test_what_a_boot_is_made_from_is_known(tmp_path: Path) -> None:
+    runs, program = plan.copies(QUICK), tmp_path / "program"
+    program.touch()
+    before = experiment.inputs(runs, 1, [program], ["ksm.py"])
+    assert before == experiment.inputs(runs, 1, [program], ["ksm.py"])
+    assert before != experiment.inputs(runs[1:], 1, [program], ["ksm.py"])
+    assert before != experiment.inputs(runs, 2, [program], ["ksm.py"])
+    program.write_text("new")
+    assert before != experiment.inputs(runs, 1, [program], ["ksm.py"])
