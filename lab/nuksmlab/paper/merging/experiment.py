@@ -27,7 +27,7 @@ SOURCES = (
 COPIES_SOURCES = (*SOURCES, "tenant.py", "uml.py", "bench/meter.py")
 GUESTS_SOURCES = (
     *(*SOURCES, "machine.py", "workload.py", "virtual.py"),
-    "paper/merging/guests.py",
+    *("paper/merging/records.py", "paper/merging/guests.py"),
 )
 
 

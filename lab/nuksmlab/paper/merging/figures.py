@@ -8,13 +8,10 @@ from typing import TypeVar
 
 from nuksmlab.bench.records import PAGE_BYTES, growth, merged_mib
 from nuksmlab.paper.merging import plan
-from nuksmlab.paper.merging.records import Copies, Observed, Step
+from nuksmlab.paper.merging.records import Copies, Observed, Step, merges
 
 GIB_MIB = 1024
 Kind = TypeVar("Kind", bound=Observed)
-
-# A pass that merges less of what is merged in all is not one that merges.
-LEAST_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -37,11 +34,10 @@ class Merged:
 
 
 def merged(step: Step) -> Merged:
-    least = LEAST_SHARE * sum(map(merged_mib, step["passes"]))
     merging = [
-        (one, seconds)
-        for one, seconds in zip(step["passes"], step["cpu_seconds"], strict=True)
-        if merged_mib(one) > least
+        (one, step["cpu_seconds"][number])
+        for number, one in enumerate(step["passes"])
+        if merges(step, number)
     ]
     return Merged(
         sum(merged_mib(one) for one, _ in merging),

