@@ -122,7 +122,9 @@ class Merging:
         copies = partial(merging.run_copies, size, raw / merging.COPIES)
         planned = [Job(merging.COPIES, copies, timed=True)]
         if isinstance(where, Emulation):
-            guests = partial(merging.run_guests, size, where.image, raw / merging.GUESTS)
+            guests = partial(
+                merging.run_guests, size, where.image, raw / merging.GUESTS
+            )
             planned.append(Job(merging.GUESTS, guests, timed=True))
         return planned
 
