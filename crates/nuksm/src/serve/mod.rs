@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use collector::Collector;
 use config::Config;
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
@@ -59,6 +60,8 @@ pub fn run(root: &Root, args: &ServeArgs) -> Result<ExitCode> {
     let page = collector.page();
     let http = http::serve(Arc::clone(&server), page);
     eprintln!("nuksm: listening on http://{}/metrics", server.server_addr());
+    // For systemd, if that started us: only now has starting succeeded.
+    sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that all is ready")?;
 
     for signal in signals.forever() {
         if signal != SIGHUP {
