@@ -4,6 +4,7 @@
 NODES ?= 2
 SECONDS ?= 180
 CONFIG ?= lab
+PREFIX ?= /usr/local
 PYTHON := build/venv/bin/python
 KERNEL_OPTION := $(if $(KERNEL),--kernel "$(KERNEL)")
 OUR_KERNEL := $(filter nuksm nuksm-debug,$(KERNEL))
@@ -21,7 +22,7 @@ MACHINE_TESTS := stress selftests guest engine kernel-check counter
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo test check unit kernel kernels kernel-deb kernel-check series engine selftests stress guest counter cost bench paper build clean setup-demo setup-test setup-kernel setup-kernel-deb
+.PHONY: help demo test check unit kernel kernels kernel-deb kernel-check series engine selftests stress guest counter cost bench paper build program install uninstall deb clean setup-demo setup-deb setup-test setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -38,7 +39,7 @@ check: setup-test ## check format, lints and types
 	build/venv/bin/ruff format --check lab
 	build/venv/bin/ruff check lab
 	cd lab && ../build/venv/bin/mypy
-	shellcheck scripts/*.sh kernel/*.sh .ci/run
+	shellcheck scripts/*.sh kernel/*.sh packaging/*.sh .ci/run
 
 unit: setup-test build ## run the tests that need no machine
 	cargo test --locked --workspace
@@ -101,11 +102,28 @@ build: ## build the program, the tenant, the workloads and the counter
 	for part in tenant workloads plugin; do \
 		$(MAKE) --no-print-directory -C lab/$$part OUT=$(CURDIR)/build || exit; done
 
+program: ## build the program only
+	cargo build --locked --release --package nuksm
+
+# By sudo, what was built before is installed: root may have no Rust.
+install: $(if $(SUDO_USER),,program) ## install the program, its manual and its unit; PREFIX=/usr/local, DESTDIR=
+	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" packaging/install.sh install
+
+uninstall: ## remove what install put there, but for a changed configuration
+	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" packaging/install.sh uninstall
+
+deb: setup-deb program ## make a Debian package in build/deb
+	rm -rf build/deb
+	packaging/deb.sh
+
 clean: ## remove what was built; fetched kernels stay in the cache
 	rm -rf build target
 
 setup-demo:
 	scripts/setup.sh demo $(if $(OUR_KERNEL),kernel)
+
+setup-deb:
+	scripts/setup.sh deb
 
 setup-test:
 	scripts/setup.sh test

@@ -4,16 +4,17 @@
 # Installs what the purposes need, as far as it is missing: system packages by
 # apt, Python packages into build/venv.
 #
-# usage: scripts/setup.sh demo|test|kernel|kernel-deb…
+# usage: scripts/setup.sh demo|test|deb|kernel|kernel-deb…
 #
 #   demo        the program, the demo
 #   test        the tests; they build kernels, too
+#   deb         a package of the program
 #   kernel      kernels of our own for the lab
 #   kernel-deb  kernel packages to install
 set -euo pipefail
 
 purposes=" $* "
-[[ $purposes =~ ^(\ (demo|test|kernel|kernel-deb))+\ $ ]] || { grep '^# usage:' "$0" >&2; exit 2; }
+[[ $purposes =~ ^(\ (demo|test|deb|kernel|kernel-deb))+\ $ ]] || { grep '^# usage:' "$0" >&2; exit 2; }
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
 venv=$repository/build/venv
@@ -77,6 +78,8 @@ find_missing() {
 		need python3 has python3
 		need python3-venv python_makes_venvs
 		need ca-certificates ca_certificates
+	fi
+	if wants demo test deb; then
 		rust_packages
 	fi
 	if wants test; then
@@ -98,9 +101,11 @@ find_missing() {
 		need libelf-dev has_header gelf.h
 		need ccache has ccache
 	fi
-	if wants kernel-deb; then
+	if wants test deb kernel-deb; then
 		need dpkg-dev has dpkg-buildpackage
 		need debhelper has dh
+	fi
+	if wants kernel-deb; then
 		need libssl-dev has_header openssl/ssl.h
 		need cpio has cpio
 		need kmod has depmod
