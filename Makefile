@@ -16,13 +16,13 @@ SELFTESTS := lab/engine_tests/test_selftests.py
 ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
 
 # An emulated machine keeps one CPU busy: two at once, the longest first.
-MACHINE_TESTS := stress selftests guest engine kernel-check counter
+MACHINE_TESTS := stress selftests guest engine kernel-check counter package
 
 .DEFAULT_GOAL := help
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo test check unit kernel kernels kernel-deb kernel-check series engine selftests stress guest counter cost bench paper build program install uninstall deb clean setup-demo setup-deb setup-test setup-kernel setup-kernel-deb
+.PHONY: help demo test check unit kernel kernels kernel-deb kernel-check series engine selftests stress guest counter package cost bench paper build program install uninstall deb clean setup-demo setup-deb setup-test setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -30,7 +30,7 @@ help: ## list the targets
 demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, or /path/to/vmlinuz
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
-test: check unit kernels ## run all tests: check, unit, stress, selftests, guest, engine, kernel-check, counter
+test: check unit kernels ## run all tests: check, unit, stress, selftests, guest, engine, kernel-check, counter, package
 	$(MAKE) --no-print-directory -j2 AT_ONCE=2 NODES=4 $(MACHINE_TESTS)
 
 check: setup-test ## check format, lints and types
@@ -79,11 +79,17 @@ stress: setup-test build ## everything at once on the debug kernel; NODES=2 or 4
 		env NUKSM_STRESS_SECONDS=$(SECONDS) $(if $(SEED),NUKSM_STRESS_SEED=$(SEED)) $(ENGINE_TESTS) -m stress
 
 guest: setup-test build ## run the program's tests in machines of two and four nodes
-	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2 -- $(GUEST_TESTS) -m "not cost"
-	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4 -- $(GUEST_TESTS) -m "not cost and not anywhere"
+	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2 -- $(GUEST_TESTS) -m "not cost and not package"
+	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4 -- $(GUEST_TESTS) -m "not cost and not package and not anywhere"
 
 counter: setup-test build ## test the counting of DRAM accesses, in a counting machine
 	$(ON_ENGINE) --count --nodes 2 --memory-mib 512 --output build/counter -- $(TESTS) lab/counter_tests
+
+package: setup-test build deb ## test the Debian package and its unit, under systemd in a machine
+	packaging/deb.sh +upgrade
+	image=$$($(PYTHON) -m nuksmlab.debian) && \
+	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/package -- $(PYTHON) -m nuksmlab.systemd "$$image" \
+		$(subst $(PYTHON),python3,$(GUEST_TESTS)) -m package
 
 cost: setup-test build ## measure a pass over 1 GiB of merged pages, and serving 64 tenants
 	$(IN_MACHINE) --nodes 2 --memory-mib 2048 --output build/cost -- $(GUEST_TESTS) -m cost

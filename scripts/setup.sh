@@ -90,6 +90,8 @@ find_missing() {
 		need mariadb-server-core has mariadbd
 		need mariadb-client-core has mariadb
 		need sysbench has sysbench
+		need debootstrap has debootstrap
+		need squashfs-tools has mksquashfs
 	fi
 	if wants test kernel kernel-deb; then
 		need flex has flex
