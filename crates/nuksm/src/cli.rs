@@ -73,8 +73,8 @@ pub enum Command {
     /// Let ksmd scan fast when memory is short or merging pays, slowly when not.
     ///
     /// Runs until SIGINT or SIGTERM; then KSM's settings are again what they were
-    /// at the start (after a kill, the next `nuksm tune` sees to it). Each
-    /// --interval it looks at the memory available, at how many of the scanned
+    /// at the start (after a kill, --restore or the next `nuksm tune` sees to it).
+    /// Each --interval it looks at the memory available, at how many of the scanned
     /// pages merged, and at ksmd's CPU time, sets `pages_to_scan` (and, where
     /// --max-cpu demands it, `sleep_millisecs`), and says what it changed and
     /// why. KSM itself is neither started nor stopped.
@@ -82,7 +82,7 @@ pub enum Command {
     /// When the kernel's own advisor was on, it is off meanwhile, unless
     /// --advisor says to steer it.
     #[command(
-        after_help = "Examples:\n  nuksm tune --max-cpu 10\n  nuksm tune --dry-run --interval 1 --json"
+        after_help = "Examples:\n  nuksm tune --max-cpu 10\n  nuksm tune --dry-run --interval 1 --json\n  nuksm tune --restore"
     )]
     Tune(crate::tune::TuneArgs),
     /// Serve metrics for Prometheus; place and tune in the same daemon, if asked to.

@@ -59,11 +59,7 @@ impl Daemon {
 
     /// The settings as they were found; a dry run has none to give back.
     pub fn restore(mut self) -> Result<()> {
-        let Some(original) = &mut self.original else {
-            return Ok(());
-        };
-        original.settings.write(&self.root).context("cannot restore the settings found at the start")?;
-        original.forget()
+        self.original.as_mut().map_or(Ok(()), |original| original.restore(&self.root))
     }
 
     /// Answers one interval; the change, if there was reason for any.
@@ -220,6 +216,25 @@ mod tests {
         daemon.restore().unwrap();
         assert_eq!(file(&root, "advisor_mode"), "scan-time");
         assert_eq!(file(&root, "sleep_millisecs"), "20");
+    }
+
+    #[test]
+    fn what_a_killed_daemon_left_is_given_back_once_and_not_under_a_living_one() {
+        let (_dir, root) = machine(50);
+        assert!(Original::left(&root).unwrap().is_none());
+        let mut daemon = Daemon::start(&root, Rule::default(), false).unwrap();
+        let (before, now) = interval(0);
+        daemon.step(&before, &now).unwrap().unwrap();
+        let message = Original::left(&root).unwrap_err().to_string();
+        assert!(message.contains("is at work"), "{message}");
+        drop(daemon);
+        show_modes(&root);
+        Original::left(&root).unwrap().unwrap().restore(&root).unwrap();
+        assert_eq!(
+            (file(&root, "pages_to_scan"), file(&root, "advisor_mode")),
+            ("100".into(), "scan-time".into())
+        );
+        assert!(Original::left(&root).unwrap().is_none());
     }
 
     #[test]

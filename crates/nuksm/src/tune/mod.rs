@@ -15,6 +15,7 @@ use crate::stop::Stop;
 use crate::view;
 use anyhow::Result;
 use clap::Args;
+use state::Original;
 use std::process::ExitCode;
 use sysroot::Root;
 
@@ -24,6 +25,9 @@ pub struct TuneArgs {
     /// What is asked for.
     #[command(flatten)]
     pub rule: Rule,
+    /// Give back the settings that a killed daemon left changed, and end.
+    #[arg(long, exclusive = true)]
+    pub restore: bool,
     /// Say what would be set, but set nothing.
     #[arg(long)]
     pub dry_run: bool,
@@ -34,6 +38,9 @@ pub struct TuneArgs {
 
 /// Tunes until asked to stop; then the settings are as they were before.
 pub fn run(root: &Root, args: &TuneArgs) -> Result<ExitCode> {
+    if args.restore {
+        return restore(root);
+    }
     let ksm = view::require_ksm(root)?;
     if ksm.run != Some(1) {
         eprintln!(
@@ -46,5 +53,16 @@ pub fn run(root: &Root, args: &TuneArgs) -> Result<ExitCode> {
     let worked = daemon.run(&stop, |change| output::print_report(args.json, change, report::text));
     let restored = daemon.restore();
     worked.and(restored)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Gives back what a killed daemon left.
+fn restore(root: &Root) -> Result<ExitCode> {
+    if let Some(mut left) = Original::left(root)? {
+        left.restore(root)?;
+        println!("KSM's settings are again what they were before the daemon that was killed");
+    } else {
+        println!("no settings are left to give back");
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -25,24 +25,7 @@ impl Original {
     /// Takes the lock. What a killed daemon left in the file is what was set
     /// before it came; else that is what is set `now`.
     pub fn keep(root: &Root, now: &ScanSettings) -> Result<Self> {
-        let path = root.path(PATH);
-        let cannot = || format!("cannot keep the present settings in {}: run as root", path.display());
-        if let Some(dir) = path.parent() {
-            std::fs::create_dir_all(dir).with_context(cannot)?;
-        }
-        let mut options = OpenOptions::new();
-        let mut file =
-            options.read(true).write(true).create(true).truncate(false).open(&path).with_context(cannot)?;
-        // SAFETY: flock takes a descriptor, which `file` keeps open, and a number.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            bail!(
-                "another `nuksm tune` (or `nuksm serve` with [tune]) is at work: it holds {}",
-                path.display()
-            );
-        }
-        let mut text = String::new();
-        file.read_to_string(&mut text).with_context(cannot)?;
-        let left: Option<ScanSettings> = serde_json::from_str(&text).ok();
+        let (file, path, left) = lock(root)?;
         // What is there stays as it is: there is no moment at which it is lost.
         let is_new = left.is_none();
         let mut original = Self { settings: left.unwrap_or_else(|| now.clone()), file, path };
@@ -52,8 +35,18 @@ impl Original {
         Ok(original)
     }
 
-    /// The kernel has them again.
-    pub fn forget(&mut self) -> Result<()> {
+    /// What a killed daemon left, if one did; takes the lock, too.
+    pub fn left(root: &Root) -> Result<Option<Self>> {
+        if !root.path(PATH).exists() {
+            return Ok(None);
+        }
+        let (file, path, left) = lock(root)?;
+        Ok(left.map(|settings| Self { file, path, settings }))
+    }
+
+    /// Gives the settings back to the kernel.
+    pub fn restore(&mut self, root: &Root) -> Result<()> {
+        self.settings.write(root).context("cannot restore the settings found at the start")?;
         self.replace("")
     }
 
@@ -63,6 +56,25 @@ impl Original {
         let written = written.and_then(|()| self.file.write_all(text.as_bytes()));
         written.with_context(|| format!("cannot write {}", self.path.display()))
     }
+}
+
+/// The file, locked, and what it says.
+fn lock(root: &Root) -> Result<(File, PathBuf, Option<ScanSettings>)> {
+    let path = root.path(PATH);
+    let cannot = || format!("cannot keep the present settings in {}: run as root", path.display());
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir).with_context(cannot)?;
+    }
+    let mut options = OpenOptions::new();
+    let mut file =
+        options.read(true).write(true).create(true).truncate(false).open(&path).with_context(cannot)?;
+    // SAFETY: flock takes a descriptor, which `file` keeps open, and a number.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        bail!("another `nuksm tune` (or `nuksm serve` with [tune]) is at work: it holds {}", path.display());
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).with_context(cannot)?;
+    Ok((file, path, serde_json::from_str(&text).ok()))
 }
 
 #[cfg(test)]
@@ -80,7 +92,7 @@ mod tests {
         drop(Original::keep(&root, &settings(100)).unwrap());
         let mut successor = Original::keep(&root, &settings(5_000)).unwrap();
         assert_eq!(successor.settings, settings(100));
-        successor.forget().unwrap();
+        successor.replace("").unwrap();
         drop(successor);
         assert_eq!(Original::keep(&root, &settings(7)).unwrap().settings, settings(7));
     }
