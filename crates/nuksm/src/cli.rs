@@ -187,6 +187,9 @@ pub enum Command {
     /// placing.
     #[command(after_help = "Example: nuksm doctor && nuksm place --once")]
     Doctor(DoctorArgs),
+    /// Make man pages and completions, for packages.
+    #[command(hide = true)]
+    Generate(crate::generate::GenerateArgs),
 }
 
 /// Options of `status`.

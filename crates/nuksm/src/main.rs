@@ -6,6 +6,7 @@ mod doctor;
 mod engine;
 mod estimate;
 mod exec;
+mod generate;
 mod load;
 mod memcg;
 mod options;
@@ -56,5 +57,6 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         cli::Command::Record(args) => record::run(&root, &args),
         cli::Command::Report(args) => report::run(&args),
         cli::Command::Doctor(args) => doctor::run(&root, &args),
+        cli::Command::Generate(args) => generate::run(&args),
     }
 }
