@@ -8,6 +8,8 @@ mod estimate;
 mod exec;
 mod generate;
 mod load;
+#[cfg(test)]
+mod manual;
 mod memcg;
 mod options;
 mod output;
