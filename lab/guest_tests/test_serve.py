@@ -209,6 +209,21 @@ def test_reloading_what_can_and_what_cannot_change(
 
 
 @pytest.mark.anywhere
+def test_reloading_what_somebody_else_does_already(ksm: Ksm, serve: Serve) -> None:
+    ksm.start()
+    daemon = serve()
+    with subprocess.Popen([str(paths.NUKSM), "tune", "--interval", "1"]) as tune:
+        kept = Path("/run/nuksm/tune.json")
+        daemon.until(lambda: kept.exists() and kept.stat().st_size > 0, "its lock")
+        daemon.reload("[tune]\n", "another `nuksm tune`")
+        assert "the configuration before it stays" in daemon.log.read_text()
+        tune.terminate()
+    assert tune.returncode == 0
+    daemon.reload("[tune]\n", "was read again")
+    daemon.end()
+
+
+@pytest.mark.anywhere
 def test_a_killed_daemon_that_comes_back_gives_back(ksm: Ksm, serve: Serve) -> None:
     """As a service manager starts it again."""
     ksm.start()

@@ -216,6 +216,8 @@ mod tests {
         daemon.restore().unwrap();
         assert_eq!(file(&root, "advisor_mode"), "scan-time");
         assert_eq!(file(&root, "sleep_millisecs"), "20");
+        let kept = root.text("run/nuksm/tune.json").unwrap();
+        assert_eq!(kept.as_deref(), Some(""), "or the next one would give back these");
     }
 
     #[test]
