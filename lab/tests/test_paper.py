@@ -263,6 +263,15 @@ def test_report_labels_each_column_and_names_raw_samples(tmp_path: Path) -> None
     assert (tmp_path / "figure-3a.png").stat().st_size > 0
 
 
+def test_figure_9_has_what_is_published_of_uksm(tmp_path: Path) -> None:
+    report.write(tmp_path, [section("fairness")], [], {}, HARDWARE)
+    head, *rows = (tmp_path / "figure-9.csv").read_text().splitlines()
+    assert head.startswith("workload,KSM (modelled),nuKSM (modelled)")
+    assert "UKSM (published)" in head
+    assert [row.split(",")[0] for row in rows] == ["xsbench", "random_access"]
+    assert "46,4,up to 50" in rows[1]
+
+
 def test_second_nodes_memory_is_where_qemu_reports_it() -> None:
     assert node_options(Machine(3, 1)) == [
         "node=0+1048576",
