@@ -87,7 +87,7 @@ counter: setup-test build ## test the counting of DRAM accesses, in a counting m
 
 package: setup-test build deb ## test the Debian package and its unit, under systemd in a machine
 	packaging/deb.sh +upgrade
-	image=$$($(PYTHON) -m nuksmlab.debian) && \
+	image=$$($(PYTHON) -m nuksmlab.debian_root) && \
 	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/package -- $(PYTHON) -m nuksmlab.systemd "$$image" \
 		$(subst $(PYTHON),python3,$(GUEST_TESTS)) -m package
 

@@ -1,58 +1,83 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A clean Debian root as an image, of the host's release; `python -m` says where.
+"""A small Debian user space for guests, of packages that are installed here."""
 
-A file system image keeps owners and modes, whoever runs the machine that mounts it.
-"""
-
-import os
-import platform
+import re
 import subprocess
-import sys
-import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from nuksmlab import machine, paths
+from nuksmlab import initramfs
 
-# Beyond what every Debian has: the init to be tested, and what runs the tests.
-PACKAGES = ("systemd-sysv", "python3")
-
-
-def as_root(*command: str | Path) -> None:
-    """Asks nothing: setup.sh has asked, if sudo asks at all."""
-    sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    done = subprocess.run(
-        [*sudo, *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        env=machine.environment(),
-    )
-    if done.returncode != 0:
-        raise SystemExit(f"{command[0]} failed:\n{done.stdout[-2000:]}")
+ROOTS = ("bash", "coreutils", "python3-minimal")
+# Needed to install packages, not to run them.
+LEFT_OUT = {"dpkg", "debconf"}
+NO_USE = re.compile(r"/usr/share/(doc|man|locale|info|lintian|bug)/|/gconv/|\.pyc$")
 
 
-def image() -> Path:
-    """From the cache, or made now."""
-    suite = platform.freedesktop_os_release()["VERSION_CODENAME"]
-    path = paths.cache() / "debian" / f"{suite}-{'-'.join(PACKAGES)}.squashfs"
-    if path.is_file():
-        return path
-    print(f"making a Debian root ({suite})", file=sys.stderr, flush=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    directory = Path(tempfile.mkdtemp(dir=path.parent, prefix=".new-"))
+class DebianError(Exception):
+    """This is no Debian, or one without the packages."""
+
+
+def installed() -> dict[str, str]:
+    """What each package depends on, by its name."""
+    form = "${Package}\t${db:Status-Status}\t${Pre-Depends}, ${Depends}\n"
     try:
-        root, new = directory / "root", directory / "image"
-        include = f"--include={','.join(PACKAGES)}"
-        as_root("debootstrap", "--variant=minbase", include, suite, root)
-        as_root("rm", "-r", root / "var/cache/apt", root / "var/lib/apt/lists")
-        # Emulated CPUs unpack this quickly.
-        as_root("mksquashfs", root, new, "-comp", "lz4", "-no-xattrs", "-quiet")
-        new.rename(path)
-    finally:
-        as_root("rm", "-rf", directory)
-    return path
+        text = subprocess.check_output(["dpkg-query", "-W", "-f", form], text=True)
+    except FileNotFoundError as error:
+        raise DebianError("guests are made of Debian packages, by dpkg") from error
+    lines = (line.split("\t") for line in text.splitlines())
+    return {name: needs for name, state, needs in lines if state == "installed"}
 
 
-if __name__ == "__main__":
-    print(image())
+def closure(known: Mapping[str, str], roots: Iterable[str]) -> list[str]:
+    """The packages and all that they depend on, sorted."""
+    found: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name in found | LEFT_OUT:
+            continue
+        if name not in known:
+            raise DebianError(f"the package {name} is not installed")
+        found.add(name)
+        for clause in known[name].split(","):
+            names = [re.split(r"[ :(]", one.strip())[0] for one in clause.split("|")]
+            waiting += [one for one in names if one in known][:1]
+    return sorted(found)
+
+
+def files(packages: Iterable[str]) -> list[Path]:
+    """Where they really are: /bin is a link into /usr on a current Debian."""
+    text = subprocess.check_output(["dpkg-query", "-L", *packages], text=True)
+    listed = {line for line in text.splitlines() if line.startswith("/")}
+    paths = (Path(line) for line in listed if not NO_USE.search(line))
+    real = {path.parent.resolve() / path.name for path in paths}
+    return sorted(path for path in real if path.is_symlink() or path.is_file())
+
+
+def folders(paths: Iterable[Path]) -> list[Path]:
+    """Parents before what is in them."""
+    return sorted({parent for path in paths for parent in path.parents[:-1]})
+
+
+def checksum(paths: Iterable[Path]) -> int:
+    """Of the files that the guest reads, too, in their order."""
+    result = 0
+    for path in paths:
+        if path.is_relative_to("/usr") and not path.is_symlink():
+            result = zlib.crc32(path.read_bytes(), result)
+    return result
+
+
+def entries(paths: list[Path]) -> Iterator[bytes]:
+    for folder in folders(paths):
+        yield initramfs.entry(str(folder)[1:], initramfs.FOLDER)
+    for path in paths:
+        name = str(path)[1:]
+        if path.is_symlink():
+            target = str(path.readlink()).encode()
+            yield initramfs.entry(name, initramfs.LINK, target)
+        else:
+            mode = initramfs.PROGRAM if path.stat().st_mode & 0o100 else initramfs.FILE
+            yield initramfs.entry(name, mode, path.read_bytes())

@@ -24,6 +24,15 @@ class Answer(TypedDict):
     seconds: float
 
 
+def read_answer(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
+    """The next line that is one: a guest's console also says what was typed."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("{"):
+            return cast(dict[str, Any], json.loads(line))
+    raise WorkloadError(f"{name} ended with {process.wait()}")
+
+
 class Instance:
     """Started with its data prepared; ends with the `with` block."""
 
@@ -46,12 +55,7 @@ class Instance:
         return [str(paths.WORKLOAD), name, str(number), node, str(kib)]
 
     def _read(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        # A guest's console also says what was typed.
-        for line in self.process.stdout:
-            if line.startswith("{"):
-                return cast(dict[str, Any], json.loads(line))
-        raise WorkloadError(f"{self.name} ended with {self.process.wait()}")
+        return read_answer(self.process, self.name)
 
     @property
     def equal_pages(self) -> int:

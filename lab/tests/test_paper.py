@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import numa, virtual
+from nuksmlab import numa
 from nuksmlab.counter import Caches, Counts, node_options, qemu_options
 from nuksmlab.ksm import Ksm
 from nuksmlab.machine import Machine, MachineError
@@ -285,16 +285,6 @@ def test_plugin_is_told_where_to_write(tmp_path: Path) -> None:
     assert options.startswith("-plugin file=/")
     assert f"out={tmp_path}/counts.jsonl" in options
     assert "llc_kib=256" in options
-
-
-def test_initramfs_has_a_file_where_the_kernel_looks_for_it() -> None:
-    data = virtual.archive("init", 0o100755, b"hello") + virtual.archive(
-        "TRAILER!!!", 0, b""
-    )
-    assert data[:6] == b"070701"
-    assert len(data) % 4 == 0
-    assert data.index(b"init\0") == 110
-    assert data[116:121] == b"hello"
 
 
 def race(name: str, interval: float, killed: list[str]) -> Observed:
