@@ -20,6 +20,7 @@
  * virtual CPU.
  */
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,8 @@ static struct node nodes[MAX_NODES];
 static unsigned int node_count;
 static struct vcpu vcpus[MAX_NODES];
 static unsigned int counting; /* virtual CPUs between marks */
+/* Each virtual CPU may have its own thread; all else here is one's own. */
+static pthread_mutex_t marks = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((format(printf, 1, 2))) static void complain(const char *format,
 							   ...)
@@ -181,10 +184,12 @@ static void on_mark(unsigned int index, void *data)
 	uintptr_t number = (uintptr_t)data;
 	int tenant = number >> 8;
 
+	pthread_mutex_lock(&marks);
 	if ((number & 0xff) == MARK_START)
 		start(index, tenant);
 	else
 		stop(index, tenant);
+	pthread_mutex_unlock(&marks);
 }
 
 static bool is_mark(const struct qemu_plugin_insn *insn, uint16_t *number)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import numa
+from nuksmlab import machine, numa
 from nuksmlab.counter import Caches, Counts, node_options, qemu_options
 from nuksmlab.ksm import Ksm
 from nuksmlab.machine import Machine, MachineError
-from nuksmlab.paper import experiments, extent, model, report, runner
+from nuksmlab.paper import experiments, extent, model, report, runner, where
 from nuksmlab.paper.extent import (
     CORRECTED,
     NUKSM,
@@ -278,6 +278,15 @@ def test_second_nodes_memory_is_where_qemu_reports_it() -> None:
         "node=2097152+1048576",
         "node=4194304+1048576",
     ]
+
+
+def test_machines_with_guests_have_a_thread_for_each_cpu() -> None:
+    nested = {
+        one.name: {where.emulation(part) for part in one.parts(QUICK)}
+        for one in experiments.TRIALS
+    }
+    assert nested.pop("guests") == {machine.NESTING}
+    assert set.union(*nested.values()) == {machine.EMULATION}
 
 
 def test_plugin_is_told_where_to_write(tmp_path: Path) -> None:

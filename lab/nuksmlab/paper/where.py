@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from nuksmlab import accelerator, counter, machine, numa, paths
+from nuksmlab import accelerator, counter, machine, numa, paths, virtual
 from nuksmlab.ksm import Ksm
 from nuksmlab.paper.extent import Part
 
@@ -40,6 +40,11 @@ class Where(Protocol):
         ...
 
     def run(self, part: Part, kept: Path) -> None: ...
+
+
+def emulation(part: Part) -> str:
+    nested = (trial["workload"].startswith(virtual.PREFIX) for trial in part.trials)
+    return machine.NESTING if any(nested) else machine.EMULATION
 
 
 class Emulation:
@@ -73,6 +78,7 @@ class Emulation:
             kvm=False,
             seconds=BOOT_SECONDS,
             qemu_options=counter.qemu_options(part.machine, part.caches, kept),
+            emulation=emulation(part),
         )
         if status != 0:
             raise machine.MachineError(f"{part.name} ended with status {status}")
