@@ -39,7 +39,7 @@ check: setup-test ## check format, lints and types
 	build/venv/bin/ruff format --check lab
 	build/venv/bin/ruff check lab
 	cd lab && ../build/venv/bin/mypy
-	shellcheck scripts/*.sh kernel/*.sh packaging/*.sh .ci/run
+	shellcheck scripts/*.sh kernel/*.sh packaging/*.sh lab/nuksmlab/paper/*/*.sh .ci/run
 
 unit: setup-test build ## run the tests that need no machine
 	cargo test --locked --workspace

@@ -92,3 +92,34 @@ def test_what_lacks_nodes_is_not_run(
 ) -> None:
     runner.run(replace(part, machine=Machine(4, 64)), where, tmp_path / "x")
     assert where.runs == 0
+
+
+def boot_once(kept: Path, inputs: str, program: Path) -> bool:
+    """Whether it was booted; a boot adds to what the one before has recorded."""
+    booted = []
+
+    def boot() -> None:
+        booted.append(True)
+        with (kept / "x.jsonl").open("a") as lines:
+            lines.write(f"{inputs}\n")
+
+    facts: runner.Facts = {
+        "inputs": inputs,
+        "command": "",
+        "machine": "",
+        "kernel": "",
+        "programs": [program],
+        "expected": {},
+    }
+    runner.run_once(kept, {}, facts, boot)
+    return bool(booted)
+
+
+def test_a_boot_without_trials_is_not_run_again(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("")
+    kept = tmp_path / "x"
+    assert boot_once(kept, "a", program)
+    assert not boot_once(kept, "a", program)
+    assert boot_once(kept, "b", program)
+    assert (kept / "x.jsonl").read_text() == "b\n"

@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Protocol
 
 from nuksmlab.paper import runner
+from nuksmlab.paper.consolidation import experiment as consolidation
+from nuksmlab.paper.consolidation import plan as consolidation_plan
+from nuksmlab.paper.consolidation import section as consolidation_section
+from nuksmlab.paper.consolidation.records import Result as Recorded
 from nuksmlab.paper.extent import Extent, Part
 from nuksmlab.paper.fairness import plan as fairness_plan
 from nuksmlab.paper.fairness import section as fairness_section
@@ -149,10 +153,41 @@ class Merging:
         return found
 
 
+class Consolidation:
+    """Virtual machines with a user space: in the emulated machine only."""
+
+    name = consolidation.NAME
+
+    def jobs(self, raw: Path, size: Extent, where: Where) -> list[Job]:
+        if not isinstance(where, Emulation):
+            return []
+        work = partial(consolidation.run, size, raw, where.image)
+        return [Job(self.name, work, timed=True)]
+
+    def gather(
+        self,
+        raw: Path,
+        size: Extent,
+        where: Where,  # noqa: ARG002
+        hardware: Hardware,  # noqa: ARG002
+    ) -> Gathered:
+        found = Gathered(None, {}, [])
+        results: list[Recorded] = []
+        for name in consolidation_plan.plans(size):
+            if done := runner.completed(raw / name):
+                found.kept[name] = done
+                results += consolidation.read(raw / name, done["expected"])
+            else:
+                found.missing.append(name)
+        if results:
+            found.section = consolidation_section.section(results)
+        return found
+
+
 TRIALS = (
     Trials("fairness", fairness_plan.parts, fairness_section.section),
     Trials("priority", priority_plan.parts, priority_section.section),
     Trials("nodes", nodes_plan.parts, nodes_section.section),
     Trials("guests", guests_plan.parts, guests_section.section),
 )
-ALL: tuple[Experiment, ...] = (*TRIALS, Pressure(), Merging())
+ALL: tuple[Experiment, ...] = (*TRIALS, Pressure(), Merging(), Consolidation())

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from nuksmlab import kernels, machine
+from nuksmlab import debian, kernels, machine
 from nuksmlab.bench import host
 
-FAILURES = (kernels.KernelError, machine.MachineError, host.HostError)
+FAILURES = (
+    *(debian.DebianError, kernels.KernelError),
+    *(machine.MachineError, host.HostError),
+)
 
 
 @dataclass(frozen=True)

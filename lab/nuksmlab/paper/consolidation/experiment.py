@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Makes the guests' file system, boots the machine, and keeps what was observed."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from nuksmlab import accelerator, debian, initramfs, kernels, machine, paths
+from nuksmlab.machine import Machine
+from nuksmlab.paper.consolidation.plan import NODE_MIB, STOCK, plans
+from nuksmlab.paper.consolidation.records import (
+    Observed,
+    Phase,
+    Plan,
+    Recording,
+    Result,
+)
+from nuksmlab.paper.extent import Extent
+from nuksmlab.paper.runner import Facts, file_hash, run_once
+
+NAME = "consolidation"
+BOOT_SECONDS = 3600.0
+HERE = Path(__file__).parent
+SOURCES = (
+    *("debian.py", "initramfs.py", "ksm.py", "machine.py", "virtual.py"),
+    *(f"paper/{NAME}/{name}" for name in ("guest.py", "init.sh", "service.py")),
+)
+PROGRAMS = (paths.BOUND, paths.NUKSM)
+USER_SPACE = "the guests' files"
+MACHINE = Machine(2, NODE_MIB)
+
+
+def write_user_space(path: Path) -> int:
+    """Returns the checksum that guests are to find."""
+    files = debian.files(debian.closure(debian.installed(), debian.ROOTS))
+    init = (HERE / "init.sh").read_bytes()
+    service = (HERE / "service.py").read_bytes()
+    initramfs.write(
+        path,
+        *debian.entries(files),
+        initramfs.entry("init", initramfs.PROGRAM, init),
+        initramfs.entry("service.py", initramfs.FILE, service),
+    )
+    return debian.checksum(files)
+
+
+def boot(images: list[Path], kept: Path) -> None:
+    """Of the guests' file system and of one or two kernels."""
+    status = machine.boot(
+        MACHINE,
+        images[1],
+        [sys.executable, "-m", "nuksmlab.paper.consolidation.guest", *map(str, images)],
+        kept,
+        kvm=False,
+        seconds=BOOT_SECONDS,
+        emulation=machine.NESTING,
+    )
+    if status != 0:
+        raise machine.MachineError(f"{kept.name} ended with status {status}")
+
+
+def inputs(plan: Plan, images: list[Path]) -> str:
+    lab = paths.REPOSITORY / "lab" / "nuksmlab"
+    files = [*(lab / name for name in SOURCES), *PROGRAMS, *images]
+    known = [plan, [file_hash(path) for path in files]]
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
+
+
+def has_stock(plan: Plan) -> bool:
+    return any(STOCK in scenario["kernels"] for scenario in plan["scenarios"])
+
+
+def run(size: Extent, raw: Path, kernel: Path) -> None:
+    raw.mkdir(parents=True, exist_ok=True)
+    archive = raw / f"{NAME}-guest.cpio"
+    checksum = write_user_space(archive)
+    for name, plan in plans(size).items():
+        images = [archive, kernel, *([kernels.find(None)] if has_stock(plan) else [])]
+        facts: Facts = {
+            "inputs": inputs(plan, images),
+            "command": f"make paper EXPERIMENT={NAME}",
+            "machine": f"{MACHINE.nodes} nodes of one CPU and {NODE_MIB} MiB, "
+            f"emulated by QEMU {accelerator.qemu_version()}",
+            "kernel": kernel.name,
+            "programs": (*PROGRAMS, *images),
+            "expected": {USER_SPACE: str(checksum)},
+        }
+        run_once(raw / name, plan, facts, partial(boot, images, raw / name))
+
+
+def read_recording(kept: Path, phase: Phase) -> Recording:
+    """The first line says what the recording is of."""
+    _, *lines = (kept / phase["recording"]).read_text().splitlines()
+    raw = f"raw/{kept.name}/{phase['recording']}#2-{len(lines) + 1}"
+    return Recording(phase, [json.loads(line) for line in lines], raw)
+
+
+def read(kept: Path, expected: Mapping[str, str]) -> Iterator[Result]:
+    for line in (kept / "observed.jsonl").read_text().splitlines():
+        observed = cast(Observed, json.loads(line))
+        yield Result(
+            observed["scenario"]["name"],
+            read_recording(kept, observed["without"]),
+            read_recording(kept, observed["merging"]),
+            observed["checksums"],
+            int(expected[USER_SPACE]),
+        )
