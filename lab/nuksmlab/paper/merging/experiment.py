@@ -86,8 +86,13 @@ def run_copies(size: Extent, raw: Path) -> None:
 def boot_guests(kernel: Path, raw: Path) -> None:
     command = [sys.executable, "-m", "nuksmlab.paper.merging.guests", str(kernel)]
     status = machine.boot(
-        plan.MACHINE, kernel, command, raw, kvm=False,
-        emulation=machine.NESTING, seconds=BOOT_SECONDS
+        plan.MACHINE,
+        kernel,
+        command,
+        raw,
+        kvm=False,
+        emulation=machine.NESTING,
+        seconds=BOOT_SECONDS,
     )
     if status != 0:
         raise machine.MachineError(f"{GUESTS} ended with status {status}")
