@@ -22,7 +22,7 @@ MACHINE_TESTS := stress selftests guest engine kernel-check counter package
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo test check unit kernel kernels kernel-deb kernel-check series engine selftests stress guest counter package cost bench paper build program install uninstall deb clean setup-demo setup-deb setup-test setup-kernel setup-kernel-deb
+.PHONY: help demo test check unit kernel kernels kernel-deb kernel-check series engine selftests stress guest vms counter package cost bench paper build program install uninstall deb clean setup-demo setup-deb setup-test setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -79,8 +79,12 @@ stress: setup-test build ## everything at once on the debug kernel; NODES=2 or 4
 		env NUKSM_STRESS_SECONDS=$(SECONDS) $(if $(SEED),NUKSM_STRESS_SEED=$(SEED)) $(ENGINE_TESTS) -m stress
 
 guest: setup-test build ## run the program's tests in machines of two and four nodes
-	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2 -- $(GUEST_TESTS) -m "not cost and not package"
-	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4 -- $(GUEST_TESTS) -m "not cost and not package and not anywhere"
+	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2 -- $(GUEST_TESTS) -m "not cost and not package and not vm"
+	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4 -- $(GUEST_TESTS) -m "not cost and not package and not vm and not anywhere"
+
+vms: setup-test build ## compare what is estimated for two virtual machines by KVM with what is merged
+	kernel=$$(kernel/build.sh lab) && $(IN_MACHINE) --nested --nodes 2 --memory-mib 1024 --output build/vms -- \
+		env NUKSM_VM_KERNEL="$$kernel" $(GUEST_TESTS) -m vm -s
 
 counter: setup-test build ## test the counting of DRAM accesses, in a counting machine
 	$(ON_ENGINE) --count --nodes 2 --memory-mib 512 --output build/counter -- $(TESTS) lab/counter_tests

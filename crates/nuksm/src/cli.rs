@@ -111,7 +111,8 @@ pub enum Command {
     /// Estimate what merging would save, before anyone turns it on.
     ///
     /// Looks at all anonymous pages that are in memory, as if all of them were
-    /// marked mergeable: of processes (--pid, or by default those with 64 MiB or
+    /// marked mergeable (of a process that marks some, as QEMU marks its guest's
+    /// memory, at those only): of processes (--pid, or by default those with 64 MiB or
     /// more that this user may read), of raw memory images, of ELF cores. Nothing
     /// is stopped, changed or merged. KSM's records are subtracted, 64 bytes per
     /// page; zero pages stand apart; `max_page_sharing` is this machine's.

@@ -26,13 +26,22 @@ pub fn mergeable_areas(root: &Root, pid: u32) -> Result<Option<Vec<Area>>> {
 const UNMERGEABLE: [&str; 8] = ["sh", "ms", "io", "pf", "de", "ht", "mm", "dp"];
 
 /// The areas of process `pid` that have anonymous pages and that could be
-/// merged if they were marked mergeable, whether or not they are.
+/// merged: those that are marked mergeable, or all when it marks none.
 ///
 /// `None` when the process has ended.
 pub fn anonymous_areas(root: &Root, pid: u32) -> Result<Option<Vec<Area>>> {
-    areas_that(root, pid, |area| {
-        area.has_anonymous_pages && !UNMERGEABLE.iter().any(|flag| area.has_flag(flag))
-    })
+    let mut marked = Vec::new();
+    let areas = areas_that(root, pid, |area| {
+        let wanted = area.has_anonymous_pages && !UNMERGEABLE.iter().any(|flag| area.has_flag(flag));
+        if wanted {
+            marked.push(area.has_flag("mg"));
+        }
+        wanted
+    })?;
+    let all = !marked.contains(&true);
+    Ok(areas.map(|areas| {
+        areas.into_iter().zip(marked).filter(|(_, is)| all || *is).map(|(area, _)| area).collect()
+    }))
 }
 
 /// What smaps says of one area.
@@ -48,7 +57,7 @@ impl Details<'_> {
     }
 }
 
-fn areas_that(root: &Root, pid: u32, wanted: impl Fn(&Details) -> bool) -> Result<Option<Vec<Area>>> {
+fn areas_that(root: &Root, pid: u32, mut wanted: impl FnMut(&Details) -> bool) -> Result<Option<Vec<Area>>> {
     let path = format!("proc/{pid}/smaps");
     let Some(text) = root.text(&path)? else {
         return Ok(None);
@@ -134,14 +143,30 @@ VmFlags: rd wr sh mr mw me ms
 Anonymous:             4 kB
 VmFlags: rd wr mr mw me de ht
 6000-7000 rw-p 00000000 00:00 0
+VmFlags: rd wr
+";
+        assert_eq!(anonymous_starts(smaps), [0x1000, 0x6000]);
+    }
+
+    #[test]
+    fn who_marks_some_memory_means_that() {
+        let smaps = "\
+1000-3000 rw-p 00000000 00:00 0      [heap]
+Anonymous:             4 kB
+VmFlags: rd wr mr mw me ac
+6000-7000 rw-p 00000000 00:00 0
+Anonymous:             4 kB
 VmFlags: rd wr mg
 ";
+        assert_eq!(anonymous_starts(smaps), [0x6000]);
+    }
+
+    fn anonymous_starts(smaps: &str) -> Vec<u64> {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("proc/7")).unwrap();
         fs::write(dir.path().join("proc/7/smaps"), smaps).unwrap();
         let areas = anonymous_areas(&Root::at(dir.path()), 7).unwrap().unwrap();
-        let starts: Vec<u64> = areas.iter().map(|area| area.start).collect();
-        assert_eq!(starts, [0x1000, 0x6000]);
+        areas.iter().map(|area| area.start).collect()
     }
 
     #[test]
