@@ -28,6 +28,11 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="emulate, and count DRAM accesses between marks into counts.jsonl",
     )
+    run.add_argument(
+        "--nested",
+        action="store_true",
+        help="emulate so that guests by KVM can run inside",
+    )
     umls = commands.add_parser("uml", help="in a User-Mode Linux kernel")
     umls.add_argument("--kernel", type=Path, required=True)
     for command in (run, umls):
@@ -69,6 +74,7 @@ def boot(arguments: argparse.Namespace) -> int:
         arguments.command,
         arguments.output,
         kvm=not arguments.count and accelerator.kvm_works(kernel),
+        emulation=machine.NESTING if arguments.nested else machine.EMULATION,
         seconds=arguments.deadline,
         append=arguments.append,
         qemu_options=qemu_options,
