@@ -76,7 +76,7 @@ def environment() -> dict[str, str]:
 # cannot race; a boot takes no longer (14.4 s, and 14.3 s with a thread for each).
 EMULATION = "-accel tcg,thread=single"
 # Not where KVM guests run inside: on one thread 4 of 7 hung, spinning with interrupts
-# off, on a thread each 0 of 9. By its source, QEMU 7.2 may deliver an interrupt that
+# off, on a thread each 0 of 16. By its source, QEMU 7.2 may deliver an interrupt that
 # KVM injects twice, if it leaves its loop before the guest exits. On either, guests
 # lose their timers: nothing in them may wait for time to pass.
 NESTING = "-accel tcg,thread=multi"
