@@ -16,7 +16,7 @@ SELFTESTS := lab/engine_tests/test_selftests.py
 ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
 
 # An emulated machine keeps one CPU busy: two at once, the longest first.
-MACHINE_TESTS := stress selftests guest engine kernel-check counter package
+AT_ONCE_TESTS := stress unit selftests guest engine package kernel-check counter
 
 .DEFAULT_GOAL := help
 ifndef AT_ONCE
@@ -30,8 +30,8 @@ help: ## list the targets
 demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, or /path/to/vmlinuz
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
-test: check unit kernels ## run all tests: check, unit, stress, selftests, guest, engine, kernel-check, counter, package
-	$(MAKE) --no-print-directory -j2 AT_ONCE=2 NODES=4 $(MACHINE_TESTS)
+test: check build kernels ## run all tests: check, unit, stress, selftests, guest, engine, kernel-check, counter, package
+	$(MAKE) --no-print-directory -j2 AT_ONCE=2 NODES=4 $(AT_ONCE_TESTS)
 
 check: setup-test ## check format, lints and types
 	cargo fmt --all --check

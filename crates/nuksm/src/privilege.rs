@@ -4,13 +4,19 @@
 use anyhow::{Context, Result, bail};
 use sysroot::Root;
 
-/// What looking at merged pages takes (the numbers are the kernel's).
-const LOOK: [(u32, &str, &str); 2] = [
-    (19, "CAP_SYS_PTRACE", "to read other processes' memory maps"),
-    (21, "CAP_SYS_ADMIN", "to see page frame numbers"),
+/// Capabilities by the kernel's numbers, of which one is enough; the least of
+/// them by its name; what it is for.
+type Need = (&'static [u32], &'static str, &'static str);
+
+/// What looking at merged pages takes.
+const LOOK: [Need; 3] = [
+    (&[19], "CAP_SYS_PTRACE", "to read other processes' memory maps"),
+    // Else nothing would be said to be mergeable. Or CAP_DAC_OVERRIDE.
+    (&[2, 1], "CAP_DAC_READ_SEARCH", "to open other users' pagemap files"),
+    (&[21], "CAP_SYS_ADMIN", "to see page frame numbers"),
 ];
 /// What moving them takes besides.
-const MOVE: (u32, &str, &str) = (23, "CAP_SYS_NICE", "to move pages that several processes share");
+const MOVE: Need = (&[23], "CAP_SYS_NICE", "to move pages that several processes share");
 
 /// The capabilities this process lacks, each with what it is for: those for
 /// looking, and with `moving` those for moving.
@@ -24,7 +30,7 @@ pub fn missing(root: &Root, moving: bool) -> Result<Vec<(&'static str, &'static 
         u64::from_str_radix(line.trim(), 16).context("CapEff in /proc/self/status is no number")?;
     let wanted = LOOK.iter().chain(moving.then_some(&MOVE));
     Ok(wanted
-        .filter(|(bit, ..)| effective & (1 << bit) == 0)
+        .filter(|(numbers, ..)| numbers.iter().all(|number| effective & (1 << number) == 0))
         .map(|&(_, name, purpose)| (name, purpose))
         .collect())
 }
@@ -56,11 +62,18 @@ mod tests {
     fn all_that_is_missing_is_named_at_once() {
         let (_dir, nobody) = root("Name:\tx\nCapEff:\t0000000000000000\n");
         let message = require(&nobody, "placing", true).unwrap_err().to_string();
-        assert_eq!(message, "placing needs CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_SYS_NICE: run it as root");
+        assert_eq!(
+            message,
+            "placing needs CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN, CAP_SYS_NICE: run it as root"
+        );
         let (_dir, all) = root("CapEff:\t000001ffffffffff\n");
         assert!(require(&all, "placing", true).is_ok());
-        let (_dir, looker) = root("CapEff:\t0000000000280000\n");
+        let (_dir, looker) = root("CapEff:\t0000000000280004\n");
         assert!(require(&looker, "looking", false).is_ok());
+        let (_dir, overrider) = root("CapEff:\t0000000000280002\n");
+        assert!(require(&overrider, "looking", false).is_ok());
+        let (_dir, blind) = root("CapEff:\t0000000000280000\n");
+        assert_eq!(missing(&blind, false).unwrap(), [("CAP_DAC_READ_SEARCH", LOOK[1].2)]);
         assert_eq!(missing(&looker, true).unwrap(), [("CAP_SYS_NICE", MOVE.2)]);
     }
 }
