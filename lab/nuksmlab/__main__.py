@@ -7,6 +7,7 @@
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from nuksmlab import accelerator, counter, kernels, machine, paths, uml
@@ -68,7 +69,8 @@ def boot(arguments: argparse.Namespace) -> int:
     if arguments.count:
         (arguments.output / counter.COUNTS).unlink(missing_ok=True)
         qemu_options = counter.qemu_options(shape, counter.Caches(), arguments.output)
-    return machine.boot(
+    run = partial(
+        machine.boot,
         shape,
         kernel,
         arguments.command,
@@ -79,6 +81,16 @@ def boot(arguments: argparse.Namespace) -> int:
         append=arguments.append,
         qemu_options=qemu_options,
     )
+    try:
+        return run()
+    except machine.BootError as error:
+        if arguments.kernel:
+            raise
+        # docs/decisions/0009-a-stock-kernel-is-booted-once-more.md
+        kept = arguments.output / "console-died.txt"
+        (arguments.output / machine.CONSOLE).replace(kept)
+        print(f"{error}\nthe console is in {kept}; booting once more", flush=True)
+        return run()
 
 
 def main() -> int:

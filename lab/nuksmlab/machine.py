@@ -21,6 +21,7 @@ from nuksmlab import paths
 REMOTE_DISTANCE = 21
 CONSOLE = "console.txt"
 SAID = "output.txt"
+STARTED = "started"
 CONSOLE_LINES = 20
 HEARTBEAT_SECONDS = 5.0
 RELAY_SECONDS = 0.2
@@ -38,6 +39,10 @@ FAULT = re.compile(
 
 class MachineError(Exception):
     """The machine did not do what it was started for."""
+
+
+class BootError(MachineError):
+    """The kernel did not get as far as to start the command."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,7 @@ def guest_script(command: Sequence[str], output: Path) -> str:
     place = shlex.quote(str(output))
     return f"""#!/bin/sh
 exec >{place}/{SAID} 2>&1
+echo >{place}/{STARTED}
 export PATH={shlex.quote(environment()["PATH"])}
 export PYTHONPATH={shlex.quote(str(paths.REPOSITORY / "lab"))}
 export PYTHONDONTWRITEBYTECODE=1 NUKSM_OUTPUT={place}
@@ -170,7 +176,8 @@ def result(output: Path) -> int:
     if not status.is_file():
         console = (output / CONSOLE).read_text(errors="replace").splitlines()
         last = "\n".join(console[-CONSOLE_LINES:])
-        raise MachineError(f"the machine ended before its command did:\n{last}")
+        error = MachineError if (output / STARTED).exists() else BootError
+        raise error(f"the machine ended before its command did:\n{last}")
     faults = [
         line
         for line in (output / "dmesg.txt").read_text(errors="replace").splitlines()
@@ -184,7 +191,7 @@ def result(output: Path) -> int:
 def prepare(command: Sequence[str], output: Path) -> None:
     """Puts the guest's script into the output directory, and nothing older."""
     output.mkdir(parents=True, exist_ok=True)
-    for name in ("status", "dmesg.txt"):
+    for name in (STARTED, "status", "dmesg.txt"):
         (output / name).unlink(missing_ok=True)
     (output / SAID).write_bytes(b"")
     (output / "guest.sh").write_text(guest_script(command, output))

@@ -41,6 +41,18 @@ def test_exit_status_is_passed_on(tmp_path: Path) -> None:
     assert machine.result(tmp_path) == 7
 
 
+def test_a_kernel_that_died_first_is_told_from_one_that_died_later(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / machine.CONSOLE).write_text("Kernel panic\n")
+    with pytest.raises(machine.BootError):
+        machine.result(tmp_path)
+    (tmp_path / machine.STARTED).touch()
+    with pytest.raises(machine.MachineError) as died:
+        machine.result(tmp_path)
+    assert not isinstance(died.value, machine.BootError)
+
+
 def test_machine_that_died_is_an_error(tmp_path: Path) -> None:
     (tmp_path / machine.CONSOLE).write_text("Kernel panic - not syncing\n")
     with pytest.raises(machine.MachineError, match=r"ended before.*\nKernel panic"):
