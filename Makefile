@@ -82,6 +82,7 @@ guest: setup-test build ## run the program's tests in machines of two and four n
 	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2 -- $(GUEST_TESTS) -m "not cost and not package and not vm"
 	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4 -- $(GUEST_TESTS) -m "not cost and not package and not vm and not anywhere"
 
+# Apart from `test`: nested guests need more of the emulator than it always gives.
 vms: setup-test build ## compare what is estimated for two virtual machines by KVM with what is merged
 	kernel=$$(kernel/build.sh lab) && $(IN_MACHINE) --nested --nodes 2 --memory-mib 1024 --output build/vms -- \
 		env NUKSM_VM_KERNEL="$$kernel" $(GUEST_TESTS) -m vm -s
