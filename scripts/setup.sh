@@ -92,6 +92,7 @@ find_missing() {
 		need sysbench has sysbench
 		need debootstrap has debootstrap
 		need squashfs-tools has mksquashfs
+		need python3-minimal dpkg -s python3-minimal # for guests to share
 	fi
 	if wants test kernel kernel-deb; then
 		need flex has flex
