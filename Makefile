@@ -30,7 +30,9 @@ help: ## list the targets
 demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, or /path/to/vmlinuz
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
-test: check build kernels ## run all tests: check, unit, stress, selftests, guest, engine, kernel-check, counter, package
+test: setup-test ## run all tests: check, unit, stress, selftests, guest, engine, package, kernel-check, counter
+	$(MAKE) --no-print-directory -j2 AT_ONCE=2 check build
+	$(MAKE) --no-print-directory kernels
 	$(MAKE) --no-print-directory -j2 AT_ONCE=2 NODES=4 $(AT_ONCE_TESTS)
 
 check: setup-test ## check format, lints and types
@@ -61,17 +63,21 @@ engine: setup-test build ## run the engine's tests, on its own kernels
 	kernel=$$(kernel/build.sh um) && \
 	$(PYTHON) -m nuksmlab uml --kernel "$$kernel" --memory-mib 512 --output build/engine-um -- $(ENGINE_TESTS)
 	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2 -- $(ENGINE_TESTS)
-	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4 -- $(ENGINE_TESTS)
+	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4 -- $(ENGINE_TESTS) -m "not stress and not anywhere"
 
 kernel-check: setup-test ## ask the kernel's tools about the engine; compare what is without it with stock
 	@kernel/check.sh
 
-# In every combination of settings; as a part of `test`, in some.
+# As a part of `test` on our kernel only, in some settings, compared with stock's.
 selftests: setup-test build ## run the kernel's own tests of KSM, on a stock kernel and on ours
 	$(PYTHON) -m nuksmlab.selftests build
+ifdef AT_ONCE
+	$(ON_ENGINE) --nodes 2 --memory-mib 1024 --output build/selftests-some -- $(TESTS) $(SELFTESTS) -m "not exhaustive"
+else
 	$(PYTHON) -m nuksmlab run --nodes 2 --memory-mib 1024 --output build/selftests-stock -- $(TESTS) $(SELFTESTS)
-	$(ON_ENGINE) --nodes 2 --memory-mib 1024 --output build/selftests-engine -- $(TESTS) $(SELFTESTS) $(if $(AT_ONCE),-m "not exhaustive")
+	$(ON_ENGINE) --nodes 2 --memory-mib 1024 --output build/selftests-engine -- $(TESTS) $(SELFTESTS)
 	$(PYTHON) -m nuksmlab.selftests compare build/selftests-stock build/selftests-engine
+endif
 
 stress: setup-test build ## everything at once on the debug kernel; NODES=2 or 4, SECONDS=180, KERNEL=nuksm-debug
 	$(PYTHON) -m nuksmlab run --kernel $(or $(KERNEL),nuksm-debug) --nodes $(NODES) --memory-mib 768 \

@@ -36,6 +36,7 @@ def merge(ksm: Ksm, tenants: list[Tenant], scans: int = 6) -> dict[str, int]:
     return ksm.counters()
 
 
+@pytest.mark.anywhere
 def test_every_index_merges_the_same_pages(ksm: Ksm, start: StartTenant) -> None:
     found = {}
     for order, kib_per_tree in INDEXES:
@@ -54,6 +55,7 @@ def test_every_index_merges_the_same_pages(ksm: Ksm, start: StartTenant) -> None
     assert len(set(found.values())) == 1, found
 
 
+@pytest.mark.anywhere
 @pytest.mark.parametrize(("order", "kib_per_tree"), INDEXES)
 def test_tenants_stay_intact_while_they_write_and_fork(
     ksm: Ksm, start: StartTenant, order: str, kib_per_tree: int
@@ -102,6 +104,7 @@ def collisions(ksm: Ksm, request: pytest.FixtureRequest) -> Iterator[None]:
     knob.write_text("32")
 
 
+@pytest.mark.anywhere
 @pytest.mark.usefixtures("collisions")
 @pytest.mark.parametrize(("order", "kib_per_tree"), INDEXES)
 def test_collisions_cost_time_and_nothing_else(
