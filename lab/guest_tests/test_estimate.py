@@ -10,6 +10,8 @@ from nuksmlab import paths, program
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import StartTenant, Tenant
 
+pytestmark = pytest.mark.anywhere
+
 MIX = {"equal": 40, "private": 20, "zero": 15, "alike": 10, "same": 15}
 NEAR = 0.05  # tenants' stacks and heaps change while they run
 

@@ -18,6 +18,8 @@ from nuksmlab import paths, wait
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import StartTenant, Tenant
 
+pytestmark = pytest.mark.anywhere
+
 DEADLINE = 120.0
 PAGE = 4096
 MEASURED_MIB = 4
