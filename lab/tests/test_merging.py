@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How quickly ksmd merges, from made-up passes; what was run is kept."""
+"""How quickly ksmd merges, from made-up passes."""
 
 import json
 from collections.abc import Sequence
@@ -8,14 +8,13 @@ from typing import cast
 
 import pytest
 
-from nuksmlab import machine
 from nuksmlab.bench.records import Scan
-from nuksmlab.paper import model, report, runner
+from nuksmlab.paper import model, report
 from nuksmlab.paper.extent import QUICK
 from nuksmlab.paper.merging import experiment, figures, plan
 from nuksmlab.paper.merging import section as merging_section
 from nuksmlab.paper.merging.records import Copies, Guests, Run, Step
-from nuksmlab.paper.runner import Complete, Facts
+from nuksmlab.paper.runner import Complete
 from nuksmlab.paper.section import Section
 
 PAGES_PER_MIB = 256
@@ -196,66 +195,3 @@ def test_the_host_adds_cpu_seconds_to_what_the_guest_observed(tmp_path: Path) ->
     (made,) = experiment.read(tmp_path)
     assert made["steps"][0]["cpu_seconds"] == [1110.0, 2120.0]
     assert made["run"] == observed["run"]
-
-
-class Runs:
-    """Counts them; writes what a guest would, or fails."""
-
-    def __init__(self, raw: Path) -> None:
-        self.raw = raw
-        self.count = 0
-        self.fails = False
-
-    def __call__(self) -> None:
-        self.count += 1
-        if self.fails:
-            raise machine.MachineError("made up")
-        (self.raw / "observed.jsonl").write_text("")
-
-
-@pytest.fixture
-def facts(tmp_path: Path) -> Facts:
-    program = tmp_path / "program"
-    program.touch()
-    return {
-        "inputs": "some",
-        "command": "make paper",
-        "machine": "made-up",
-        "kernel": "made-up",
-        "programs": [program],
-        "expected": {"btree": "abc"},
-    }
-
-
-def test_a_complete_boot_is_not_run_again(facts: Facts, tmp_path: Path) -> None:
-    runs = Runs(tmp_path / "raw")
-    runner.run_once(runs.raw, [1, 2], facts, runs)
-    runner.run_once(runs.raw, [1, 2], facts, runs)
-    assert runs.count == 1
-    done = runner.completed(runs.raw)
-    assert done is not None
-    assert done["expected"] == {"btree": "abc"}
-    assert json.loads((runs.raw / "plan.json").read_text()) == [1, 2]
-
-
-def test_an_interrupted_boot_is_run_again(facts: Facts, tmp_path: Path) -> None:
-    runs = Runs(tmp_path / "raw")
-    runner.run_once(runs.raw, [1], facts, runs)
-    runs.fails = True
-    with pytest.raises(machine.MachineError):
-        runner.run_once(runs.raw, [1], {**facts, "inputs": "other"}, runs)
-    assert runner.completed(runs.raw) is None
-    runs.fails = False
-    runner.run_once(runs.raw, [1], facts, runs)
-    assert runs.count == 3
-
-
-def test_what_a_boot_is_made_from_is_known(tmp_path: Path) -> None:
-    runs, program = plan.copies(QUICK), tmp_path / "program"
-    program.touch()
-    before = experiment.inputs(runs, 1, [program], ["ksm.py"])
-    assert before == experiment.inputs(runs, 1, [program], ["ksm.py"])
-    assert before != experiment.inputs(runs[1:], 1, [program], ["ksm.py"])
-    assert before != experiment.inputs(runs, 2, [program], ["ksm.py"])
-    program.write_text("new")
-    assert before != experiment.inputs(runs, 1, [program], ["ksm.py"])

@@ -12,6 +12,8 @@ from nuksmlab.counter import Caches
 from nuksmlab.machine import Machine
 from nuksmlab.paper import runner
 from nuksmlab.paper.extent import OFF, QUICK, STOCK, Part, trial
+from nuksmlab.paper.merging import plan
+from nuksmlab.paper.runner import Facts, made_from
 from nuksmlab.paper.trial import places
 
 
@@ -94,32 +96,75 @@ def test_what_lacks_nodes_is_not_run(
     assert where.runs == 0
 
 
-def boot_once(kept: Path, inputs: str, program: Path) -> bool:
-    """Whether it was booted; a boot adds to what the one before has recorded."""
-    booted = []
+class Runs:
+    """Counts them; writes what a guest would, or fails."""
 
-    def boot() -> None:
-        booted.append(True)
-        with (kept / "x.jsonl").open("a") as lines:
-            lines.write(f"{inputs}\n")
+    def __init__(self, raw: Path) -> None:
+        self.raw = raw
+        self.count = 0
+        self.fails = False
 
-    facts: runner.Facts = {
-        "inputs": inputs,
-        "command": "",
-        "machine": "",
-        "kernel": "",
-        "programs": [program],
-        "expected": {},
-    }
-    runner.run_once(kept, {}, facts, boot)
-    return bool(booted)
+    def __call__(self) -> None:
+        self.count += 1
+        if self.fails:
+            raise machine.MachineError("made up")
+        (self.raw / "observed.jsonl").write_text("")
 
 
-def test_a_boot_without_trials_is_not_run_again(tmp_path: Path) -> None:
+@pytest.fixture
+def facts(tmp_path: Path) -> Facts:
     program = tmp_path / "program"
-    program.write_text("")
-    kept = tmp_path / "x"
-    assert boot_once(kept, "a", program)
-    assert not boot_once(kept, "a", program)
-    assert boot_once(kept, "b", program)
+    program.touch()
+    expected = {"btree": "abc"}
+    return Facts(
+        "some", "make paper", "made-up", "made-up", [program], lambda: expected
+    )
+
+
+def test_a_complete_boot_is_not_run_again(facts: Facts, tmp_path: Path) -> None:
+    runs = Runs(tmp_path / "raw")
+    runner.run_once(runs.raw, [1, 2], facts, runs)
+    runner.run_once(runs.raw, [1, 2], facts, runs)
+    assert runs.count == 1
+    done = runner.completed(runs.raw)
+    assert done is not None
+    assert done["expected"] == {"btree": "abc"}
+    assert json.loads((runs.raw / "plan.json").read_text()) == [1, 2]
+
+
+def test_an_interrupted_boot_is_run_again(facts: Facts, tmp_path: Path) -> None:
+    runs = Runs(tmp_path / "raw")
+    runner.run_once(runs.raw, [1], facts, runs)
+    runs.fails = True
+    with pytest.raises(machine.MachineError):
+        runner.run_once(runs.raw, [1], replace(facts, inputs="other"), runs)
+    assert runner.completed(runs.raw) is None
+    runs.fails = False
+    runner.run_once(runs.raw, [1], facts, runs)
+    assert runs.count == 3
+
+
+def test_what_a_boot_is_made_from_is_known(tmp_path: Path) -> None:
+    runs, program = plan.copies(QUICK), tmp_path / "program"
+    program.touch()
+    before = made_from([runs, 1], ["ksm.py"], [program])
+    assert before == made_from([runs, 1], ["ksm.py"], [program])
+    assert before != made_from([runs[1:], 1], ["ksm.py"], [program])
+    assert before != made_from([runs, 2], ["ksm.py"], [program])
+    assert before != made_from([runs, 1], ["numa.py"], [program])
+    program.write_text("new")
+    assert before != made_from([runs, 1], ["ksm.py"], [program])
+
+
+def test_nothing_is_added_to_what_was_recorded_before(
+    facts: Facts, tmp_path: Path
+) -> None:
+    kept = tmp_path / "raw"
+    for inputs in ("a", "b"):
+
+        def boot(inputs: str = inputs) -> None:
+            with (kept / "x.jsonl").open("a") as lines:
+                lines.write(f"{inputs}\n")
+
+        runner.run_once(kept, {}, replace(facts, inputs=inputs), boot)
     assert (kept / "x.jsonl").read_text() == "b\n"

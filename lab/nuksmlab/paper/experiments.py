@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """All experiments, in the order of the report."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,6 @@ from nuksmlab.paper import runner
 from nuksmlab.paper.consolidation import experiment as consolidation
 from nuksmlab.paper.consolidation import plan as consolidation_plan
 from nuksmlab.paper.consolidation import section as consolidation_section
-from nuksmlab.paper.consolidation.records import Result as Recorded
 from nuksmlab.paper.extent import Extent, Part
 from nuksmlab.paper.fairness import plan as fairness_plan
 from nuksmlab.paper.fairness import section as fairness_section
@@ -40,6 +39,13 @@ class Gathered:
     section: Section | None
     kept: dict[str, Complete]
     missing: list[str]
+
+
+def what_is_kept(raw: Path, names: Iterable[str]) -> Gathered:
+    """Of boots that have no trials; their section is still to be made."""
+    done = {name: runner.completed(raw / name) for name in names}
+    kept = {name: one for name, one in done.items() if one}
+    return Gathered(None, kept, [name for name in done if name not in kept])
 
 
 class Experiment(Protocol):
@@ -109,12 +115,12 @@ class Pressure:
         where: Where,  # noqa: ARG002
         hardware: Hardware,  # noqa: ARG002
     ) -> Gathered:
-        done = runner.completed(raw / self.name)
-        if done is None:
-            return Gathered(None, {}, [self.name])
-        observed = pressure.read(raw / self.name)
-        section = pressure_section.section(observed, f"raw/{self.name}/observed.jsonl")
-        return Gathered(section, {self.name: done}, [])
+        found = what_is_kept(raw, [self.name])
+        if found.kept:
+            observed = pressure.read(raw / self.name)
+            path = f"raw/{self.name}/observed.jsonl"
+            found.section = pressure_section.section(observed, path)
+        return found
 
 
 class Merging:
@@ -139,15 +145,13 @@ class Merging:
         where: Where,  # noqa: ARG002
         hardware: Hardware,  # noqa: ARG002
     ) -> Gathered:
-        found = Gathered(None, {}, [])
-        parts: list[Section] = []
-        for name, part in merging_section.PARTS.items():
-            if done := runner.completed(raw / name):
-                found.kept[name] = done
-                observed = merging.read(raw / name)
-                parts.append(part(observed, done, f"raw/{name}/observed.jsonl"))
-            else:
-                found.missing.append(name)
+        found = what_is_kept(raw, merging_section.PARTS)
+        parts = [
+            merging_section.PARTS[name](
+                merging.read(raw / name), done, f"raw/{name}/observed.jsonl"
+            )
+            for name, done in found.kept.items()
+        ]
         if parts:
             found.section = merging_section.section(parts)
         return found
@@ -171,14 +175,12 @@ class Consolidation:
         where: Where,  # noqa: ARG002
         hardware: Hardware,  # noqa: ARG002
     ) -> Gathered:
-        found = Gathered(None, {}, [])
-        results: list[Recorded] = []
-        for name in consolidation_plan.plans(size):
-            if done := runner.completed(raw / name):
-                found.kept[name] = done
-                results += consolidation.read(raw / name, done["expected"])
-            else:
-                found.missing.append(name)
+        found = what_is_kept(raw, consolidation_plan.plans(size))
+        results = [
+            result
+            for name, done in found.kept.items()
+            for result in consolidation.read(raw / name, done["expected"])
+        ]
         if results:
             found.section = consolidation_section.section(results)
         return found

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from nuksmlab import debian, kernels, machine
+from nuksmlab import debian_guest, kernels, machine
 from nuksmlab.bench import host
 
 FAILURES = (
-    *(debian.DebianError, kernels.KernelError),
+    *(debian_guest.DebianError, kernels.KernelError),
     *(machine.MachineError, host.HostError),
 )
 

@@ -11,7 +11,9 @@ import json
 import platform
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypedDict, cast
 
@@ -52,23 +54,27 @@ def file_hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def inputs(part: Part, where: Where) -> str:
-    """Changes with whatever could change the result."""
+def made_from(known: object, sources: Iterable[str], programs: Iterable[Path]) -> str:
+    """A hash that changes with whatever could change the result."""
     lab = paths.REPOSITORY / "lab" / "nuksmlab"
+    files = [*(lab / name for name in sources), *programs]
+    text = json.dumps([known, [file_hash(path) for path in files]])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def inputs(part: Part, where: Where) -> str:
     own = [
         name
         for prefix, name in SOURCES_OF.items()
         if any(trial["workload"].startswith(prefix) for trial in part.trials)
     ]
-    sources = [lab / name for name in (*SOURCES, *own)]
     known = {
         "trials": part.trials,
         "machine": where.describe(part),
         "kernel": where.kernel,
         "caches": vars(part.caches),
-        "files": [file_hash(path) for path in [*sources, *where.programs]],
     }
-    return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
+    return made_from(known, [*SOURCES, *own], where.programs)
 
 
 def work(trial: Trial) -> str:
@@ -91,48 +97,8 @@ def completed(kept: Path) -> Complete | None:
     return cast(Complete, json.loads(path.read_text()))
 
 
-def describe(part: Part, where: Where, made_from: str, seconds: float) -> Complete:
-    experiment = part.name.partition("-")[0]
-    return {
-        "inputs": made_from,
-        "command": f"make paper EXPERIMENT={experiment}{where.option}",
-        "machine": where.describe(part),
-        "caches": vars(part.caches),
-        "kernel": where.kernel,
-        "programs": {path.name: file_hash(path) for path in where.programs},
-        "expected": expected(part),
-        "host": f"Linux {platform.release()}, {platform.machine()}",
-        "seconds": seconds,
-        "finished": time.strftime("%Y-%m-%d %H:%M:%S"),
-    }
-
-
-def is_current(part: Part, where: Where, known: Complete) -> bool:
-    return known["inputs"] == inputs(part, where)
-
-
-def run(part: Part, where: Where, kept: Path) -> None:
-    """Unless it was run before, from the same inputs."""
-    if missing := where.lacks(part):
-        print(f"{part.name}: {missing}", flush=True)
-        return
-    known = completed(kept)
-    if known and is_current(part, where, known):
-        print(f"{part.name}: kept from {known['finished']}", flush=True)
-        return
-    kept.mkdir(parents=True, exist_ok=True)
-    for name in ("complete.json", counter.COUNTS, "observed.jsonl"):
-        (kept / name).unlink(missing_ok=True)
-    (kept / "plan.json").write_text(json.dumps(part.trials, indent=1) + "\n")
-    print(f"{part.name}: {len(part.trials)} trials", flush=True)
-    made_from = inputs(part, where)
-    began = time.monotonic()
-    where.run(part, kept)
-    done = describe(part, where, made_from, time.monotonic() - began)
-    (kept / "complete.json").write_text(json.dumps(done, indent=1) + "\n")
-
-
-class Facts(TypedDict):
+@dataclass(frozen=True)
+class Facts:
     """What is known of a boot before it is run."""
 
     inputs: str
@@ -140,13 +106,14 @@ class Facts(TypedDict):
     machine: str
     kernel: str
     programs: Sequence[Path]
-    expected: dict[str, str]
+    expected: Callable[[], dict[str, str]] = dict  # asked for when it was run
+    caches: Mapping[str, int] = field(default_factory=dict)
 
 
 def run_once(kept: Path, plan: object, facts: Facts, boot: Callable[[], None]) -> None:
-    """A boot that has no trials; unless it was run before, from the same inputs."""
+    """Unless it was run before, from the same inputs."""
     known = completed(kept)
-    if known and known["inputs"] == facts["inputs"]:
+    if known and known["inputs"] == facts.inputs:
         print(f"{kept.name}: kept from {known['finished']}", flush=True)
         return
     kept.mkdir(parents=True, exist_ok=True)
@@ -157,14 +124,39 @@ def run_once(kept: Path, plan: object, facts: Facts, boot: Callable[[], None]) -
     began = time.monotonic()
     boot()
     done: Complete = {
-        **facts,
-        "caches": {},
-        "programs": {path.name: file_hash(path) for path in facts["programs"]},
+        "inputs": facts.inputs,
+        "command": facts.command,
+        "machine": facts.machine,
+        "caches": dict(facts.caches),
+        "kernel": facts.kernel,
+        "programs": {path.name: file_hash(path) for path in facts.programs},
+        "expected": facts.expected(),
         "host": f"Linux {platform.release()}, {platform.machine()}",
         "seconds": time.monotonic() - began,
         "finished": time.strftime("%Y-%m-%d %H:%M:%S"),
     }
     (kept / "complete.json").write_text(json.dumps(done, indent=1) + "\n")
+
+
+def is_current(part: Part, where: Where, known: Complete) -> bool:
+    return known["inputs"] == inputs(part, where)
+
+
+def run(part: Part, where: Where, kept: Path) -> None:
+    if missing := where.lacks(part):
+        print(f"{part.name}: {missing}", flush=True)
+        return
+    experiment = part.name.partition("-")[0]
+    facts = Facts(
+        inputs(part, where),
+        f"make paper EXPERIMENT={experiment}{where.option}",
+        where.describe(part),
+        where.kernel,
+        where.programs,
+        partial(expected, part),
+        vars(part.caches),
+    )
+    run_once(kept, part.trials, facts, partial(where.run, part, kept))
 
 
 def counts_by_tenant(path: Path) -> dict[int, deque[Counts]]:

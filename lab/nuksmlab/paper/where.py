@@ -42,6 +42,13 @@ class Where(Protocol):
     def run(self, part: Part, kept: Path) -> None: ...
 
 
+def emulated(shape: machine.Machine) -> str:
+    return (
+        f"{shape.nodes} nodes of one CPU and {shape.node_mib} MiB, emulated by QEMU "
+        f"{accelerator.qemu_version()}"
+    )
+
+
 def emulation(part: Part) -> str:
     nested = (trial["workload"].startswith(virtual.PREFIX) for trial in part.trials)
     return machine.NESTING if any(nested) else machine.EMULATION
@@ -61,10 +68,7 @@ class Emulation:
         )
 
     def describe(self, part: Part) -> str:
-        return (
-            f"{part.machine.nodes} nodes of one CPU and {part.machine.node_mib} MiB, "
-            f"emulated by QEMU {accelerator.qemu_version()}"
-        )
+        return emulated(part.machine)
 
     def lacks(self, part: Part) -> str | None:  # noqa: ARG002 (it makes what is needed)
         return None

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Makes the guests' file system, boots the machine, and keeps what was observed."""
 
-import hashlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -9,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from nuksmlab import accelerator, debian, initramfs, kernels, machine, paths
+from nuksmlab import debian_guest, initramfs, kernels, machine, paths
 from nuksmlab.machine import Machine
 from nuksmlab.paper.consolidation.plan import NODE_MIB, STOCK, plans
 from nuksmlab.paper.consolidation.records import (
@@ -20,13 +19,14 @@ from nuksmlab.paper.consolidation.records import (
     Result,
 )
 from nuksmlab.paper.extent import Extent
-from nuksmlab.paper.runner import Facts, file_hash, run_once
+from nuksmlab.paper.runner import Facts, made_from, run_once
+from nuksmlab.paper.where import emulated
 
 NAME = "consolidation"
 BOOT_SECONDS = 3600.0
 HERE = Path(__file__).parent
 SOURCES = (
-    *("debian.py", "initramfs.py", "ksm.py", "machine.py", "virtual.py"),
+    *("debian_guest.py", "initramfs.py", "ksm.py", "machine.py", "virtual.py"),
     *(f"paper/{NAME}/{name}" for name in ("guest.py", "init.sh", "service.py")),
 )
 PROGRAMS = (paths.BOUND, paths.NUKSM)
@@ -36,16 +36,18 @@ MACHINE = Machine(2, NODE_MIB)
 
 def write_user_space(path: Path) -> int:
     """Returns the checksum that guests are to find."""
-    files = debian.files(debian.closure(debian.installed(), debian.ROOTS))
+    files = debian_guest.files(
+        debian_guest.closure(debian_guest.installed(), debian_guest.ROOTS)
+    )
     init = (HERE / "init.sh").read_bytes()
     service = (HERE / "service.py").read_bytes()
     initramfs.write(
         path,
-        *debian.entries(files),
+        *debian_guest.entries(files),
         initramfs.entry("init", initramfs.PROGRAM, init),
         initramfs.entry("service.py", initramfs.FILE, service),
     )
-    return debian.checksum(files)
+    return debian_guest.checksum(files)
 
 
 def boot(images: list[Path], kept: Path) -> None:
@@ -63,13 +65,6 @@ def boot(images: list[Path], kept: Path) -> None:
         raise machine.MachineError(f"{kept.name} ended with status {status}")
 
 
-def inputs(plan: Plan, images: list[Path]) -> str:
-    lab = paths.REPOSITORY / "lab" / "nuksmlab"
-    files = [*(lab / name for name in SOURCES), *PROGRAMS, *images]
-    known = [plan, [file_hash(path) for path in files]]
-    return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
-
-
 def has_stock(plan: Plan) -> bool:
     return any(STOCK in scenario["kernels"] for scenario in plan["scenarios"])
 
@@ -80,15 +75,15 @@ def run(size: Extent, raw: Path, kernel: Path) -> None:
     checksum = write_user_space(archive)
     for name, plan in plans(size).items():
         images = [archive, kernel, *([kernels.find(None)] if has_stock(plan) else [])]
-        facts: Facts = {
-            "inputs": inputs(plan, images),
-            "command": f"make paper EXPERIMENT={NAME}",
-            "machine": f"{MACHINE.nodes} nodes of one CPU and {NODE_MIB} MiB, "
-            f"emulated by QEMU {accelerator.qemu_version()}",
-            "kernel": kernel.name,
-            "programs": (*PROGRAMS, *images),
-            "expected": {USER_SPACE: str(checksum)},
-        }
+        programs = (*PROGRAMS, *images)
+        facts = Facts(
+            made_from(plan, SOURCES, programs),
+            f"make paper EXPERIMENT={NAME}",
+            emulated(MACHINE),
+            kernel.name,
+            programs,
+            lambda: {USER_SPACE: str(checksum)},
+        )
         run_once(raw / name, plan, facts, partial(boot, images, raw / name))
 
 

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Boots User-Mode Linux for the copies, and an emulated machine for the guests."""
 
-import hashlib
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nuksmlab import accelerator, kernels, machine, paths, uml
+from nuksmlab import kernels, machine, paths, uml
 from nuksmlab.bench import host
 from nuksmlab.bench.meter import Meter
 from nuksmlab.bench.records import CpuSeconds
 from nuksmlab.paper.extent import Extent
 from nuksmlab.paper.merging import plan
-from nuksmlab.paper.merging.records import Copies, Run
-from nuksmlab.paper.runner import Facts, file_hash, run_once
+from nuksmlab.paper.merging.records import Copies
+from nuksmlab.paper.runner import Facts, made_from, run_once
 from nuksmlab.paper.start import run_here
+from nuksmlab.paper.where import emulated
 
 NAME, COPIES, GUESTS = plan.NAME, plan.COPIES_PART, plan.GUESTS_PART
 BOOT_SECONDS = 3600.0
@@ -48,16 +47,6 @@ def add_cpu_seconds(raw: Path, cpu_seconds: CpuSeconds) -> None:
     (raw / "observed.jsonl").write_text(text)
 
 
-def inputs(
-    runs: Sequence[Run], mib: int, programs: Sequence[Path], sources: Sequence[str]
-) -> str:
-    """Changes with whatever could change the result."""
-    lab = paths.REPOSITORY / "lab" / "nuksmlab"
-    files = [*(lab / name for name in sources), *programs]
-    known = [runs, mib, *map(file_hash, files)]
-    return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
-
-
 def boot_copies(kernel: Path, raw: Path) -> None:
     command = [sys.executable, "-m", "nuksmlab.paper.merging.copies"]
     host.check_room(plan.COPIES_GUEST_MIB)
@@ -72,14 +61,13 @@ def run_copies(size: Extent, raw: Path) -> None:
     kernel = kernels.build("um")
     runs = plan.copies(size)
     programs = (paths.TENANT, kernel)
-    facts: Facts = {
-        "inputs": inputs(runs, plan.COPIES_GUEST_MIB, programs, COPIES_SOURCES),
-        "command": f"make paper EXPERIMENT={NAME}",
-        "machine": f"User-Mode Linux, one CPU, {plan.COPIES_GUEST_MIB} MiB",
-        "kernel": kernel.name,
-        "programs": programs,
-        "expected": {},
-    }
+    facts = Facts(
+        made_from([runs, plan.COPIES_GUEST_MIB], COPIES_SOURCES, programs),
+        f"make paper EXPERIMENT={NAME}",
+        f"User-Mode Linux, one CPU, {plan.COPIES_GUEST_MIB} MiB",
+        kernel.name,
+        programs,
+    )
     run_once(raw, runs, facts, lambda: boot_copies(kernel, raw))
 
 
@@ -99,15 +87,14 @@ def boot_guests(kernel: Path, raw: Path) -> None:
 
 
 def run_guests(size: Extent, kernel: Path, raw: Path) -> None:
-    runs, nodes, node_mib = plan.guests(size), plan.MACHINE.nodes, plan.MACHINE.node_mib
+    runs = plan.guests(size)
     programs = (paths.WORKLOAD, paths.BOUND, kernel)
-    facts: Facts = {
-        "inputs": inputs(runs, node_mib, programs, GUESTS_SOURCES),
-        "command": f"make paper EXPERIMENT={NAME}",
-        "machine": f"{nodes} nodes of one CPU and {node_mib} MiB, emulated by QEMU "
-        f"{accelerator.qemu_version()}",
-        "kernel": kernel.name,
-        "programs": programs,
-        "expected": {plan.WORKLOAD: run_here(plan.WORKLOAD, size.kib, plan.OPERATIONS)},
-    }
+    facts = Facts(
+        made_from([runs, vars(plan.MACHINE)], GUESTS_SOURCES, programs),
+        f"make paper EXPERIMENT={NAME}",
+        emulated(plan.MACHINE),
+        kernel.name,
+        programs,
+        lambda: {plan.WORKLOAD: run_here(plan.WORKLOAD, size.kib, plan.OPERATIONS)},
+    )
     run_once(raw, runs, facts, lambda: boot_guests(kernel, raw))

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Boots User-Mode Linux for the runs, and keeps what they observed."""
 
-import hashlib
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -12,19 +10,12 @@ from nuksmlab import kernels, machine, paths, uml
 from nuksmlab.bench import host
 from nuksmlab.paper.extent import Extent
 from nuksmlab.paper.pressure import plan
-from nuksmlab.paper.pressure.records import Observed, Run
-from nuksmlab.paper.runner import Facts, file_hash, run_once
+from nuksmlab.paper.pressure.records import Observed
+from nuksmlab.paper.runner import Facts, made_from, run_once
 
 NAME = "pressure"
 BOOT_SECONDS = 3600.0
 SOURCES = ("ksm.py", "tenant.py", "uml.py", "paper/pressure/guest.py")
-
-
-def inputs(runs: Sequence[Run], kernel: Path) -> str:
-    lab = paths.REPOSITORY / "lab" / "nuksmlab"
-    files = [*(lab / name for name in SOURCES), paths.TENANT, kernel]
-    known = [runs, plan.GUEST_MIB, [file_hash(path) for path in files]]
-    return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
 
 
 def boot(kernel: Path, kept: Path) -> None:
@@ -44,14 +35,14 @@ def boot(kernel: Path, kept: Path) -> None:
 def run(size: Extent, kept: Path) -> None:
     kernel = kernels.build("um")
     runs = plan.runs(size.repetitions)
-    facts: Facts = {
-        "inputs": inputs(runs, kernel),
-        "command": f"make paper EXPERIMENT={NAME}",
-        "machine": f"User-Mode Linux, one CPU, {plan.GUEST_MIB} MiB",
-        "kernel": kernel.name,
-        "programs": (paths.TENANT, kernel),
-        "expected": {},
-    }
+    programs = (paths.TENANT, kernel)
+    facts = Facts(
+        made_from([runs, plan.GUEST_MIB], SOURCES, programs),
+        f"make paper EXPERIMENT={NAME}",
+        f"User-Mode Linux, one CPU, {plan.GUEST_MIB} MiB",
+        kernel.name,
+        programs,
+    )
     run_once(kept, runs, facts, lambda: boot(kernel, kept))
 
 

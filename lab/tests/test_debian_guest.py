@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import debian, initramfs
+from nuksmlab import debian_guest, initramfs
 
 
 def test_all_that_a_package_depends_on_comes_along() -> None:
@@ -20,12 +20,12 @@ def test_all_that_a_package_depends_on_comes_along() -> None:
         "editor": "libc",
     }
     # Nobody provides awk, which is virtual.
-    assert debian.closure(known, ["shell"]) == ["base", "clang", "libc", "shell"]
+    assert debian_guest.closure(known, ["shell"]) == ["base", "clang", "libc", "shell"]
 
 
 def test_a_package_that_is_not_there_is_named() -> None:
-    with pytest.raises(debian.DebianError, match="shell is not installed"):
-        debian.closure({"libc": ""}, ["shell"])
+    with pytest.raises(debian_guest.DebianError, match="shell is not installed"):
+        debian_guest.closure({"libc": ""}, ["shell"])
 
 
 def test_archive_unpacks_to_the_same_files(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_archive_unpacks_to_the_same_files(tmp_path: Path) -> None:
     program.chmod(0o755)
     (folder / "link").symlink_to("usr/program")
     archive = tmp_path / "archive"
-    initramfs.write(archive, *debian.entries([folder / "link", program]))
+    initramfs.write(archive, *debian_guest.entries([folder / "link", program]))
     to = tmp_path / "to"
     to.mkdir()
     busybox = shutil.which("busybox")
@@ -60,8 +60,8 @@ def test_kernel_finds_the_fields_where_it_looks_for_them() -> None:
 
 def test_python_and_a_shell_are_in_what_guests_boot() -> None:
     """Of this machine's own packages."""
-    packages = debian.closure(debian.installed(), debian.ROOTS)
-    files = [str(path) for path in debian.files(packages)]
+    packages = debian_guest.closure(debian_guest.installed(), debian_guest.ROOTS)
+    files = [str(path) for path in debian_guest.files(packages)]
     assert {"/usr/bin/bash", "/usr/bin/dd", "/usr/bin/python3"} <= set(files)
     assert any(path.endswith("/libc.so.6") for path in files)
     assert not [path for path in files if "/man/" in path]
