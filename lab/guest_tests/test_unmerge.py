@@ -38,6 +38,14 @@ def start_unmerging(*options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+def wait_for_change(tenants: list[Tenant], before: object) -> None:
+    wait.until(
+        lambda: places(tenants) != before,
+        lambda: "the first pages to be un-merged",
+        DEADLINE,
+    )
+
+
 def bad_pages(tenants: list[Tenant]) -> int:
     return sum(tenant.bad_pages() for tenant in tenants)
 
@@ -162,11 +170,7 @@ def test_node_that_fills_meanwhile_ends_it(
     before = places(big)
     fillers = fill_node(start, node, BIG_MIB + 8)
     with start_unmerging("--rate", "1000") as process:
-        wait.until(
-            lambda: places(big) != before,
-            lambda: "the first pages to be un-merged",
-            DEADLINE,
-        )
+        wait_for_change(big, before)
         fillers.append(start("late", node, mib=BIG_MIB // 2, equal=0, private=100))
         out, _ = process.communicate()
         assert process.returncode != 0
@@ -215,11 +219,7 @@ def test_limit_of_a_memory_cgroup_is_kept(
 def test_interrupted_half_way(merged: list[Tenant], ksm: Ksm) -> None:
     before = places(merged)
     with start_unmerging("--rate", "500") as process:
-        wait.until(
-            lambda: places(merged) != before,
-            lambda: "the first pages to be un-merged",
-            DEADLINE,
-        )
+        wait_for_change(merged, before)
         process.terminate()
         out, _ = process.communicate()
         assert process.returncode != 0

@@ -365,9 +365,6 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
     use clap::CommandFactory;
-    use clap::error::ErrorKind;
-    use std::fs;
-    use std::path::{Path, PathBuf};
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -411,60 +408,5 @@ mod tests {
             let message = parse(line).unwrap_err();
             assert!(message.contains(word), "{line}: {message}");
         }
-    }
-
-    /// Where operators read what to type.
-    fn manual() -> Vec<(String, String)> {
-        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut paths: Vec<PathBuf> =
-            fs::read_dir(repository.join("docs")).unwrap().map(|entry| entry.unwrap().path()).collect();
-        paths.extend(["README.md", "kernel/README.md"].map(|name| repository.join(name)));
-        let pages = paths.iter().filter(|path| path.extension().is_some_and(|ending| ending == "md"));
-        pages.map(|path| (path.display().to_string(), fs::read_to_string(path).unwrap())).collect()
-    }
-
-    /// The calls of nuksm in a line of shell, without what is around them.
-    fn calls(line: &str) -> Vec<Vec<&str>> {
-        let line = line.split(" #").next().unwrap_or_default();
-        let commands = line.split(['|', ';', '&']).map(|command| {
-            let words = command.split_whitespace().skip_while(|word| *word == "sudo");
-            words.take_while(|word| !word.contains('>')).collect::<Vec<_>>()
-        });
-        commands.filter(|words| words.first() == Some(&"nuksm")).collect()
-    }
-
-    #[test]
-    fn what_the_manual_says_to_type_is_understood() {
-        let mut seen = 0;
-        for (path, text) in manual() {
-            let (mut is_fenced, mut code, mut prose) = (false, Vec::new(), String::new());
-            for line in text.lines() {
-                is_fenced ^= line.starts_with("```");
-                if is_fenced || line.starts_with("    ") {
-                    code.extend(calls(line));
-                } else if !line.starts_with("```") {
-                    prose += &format!("{line}\n");
-                }
-            }
-            for call in code {
-                seen += 1;
-                let parsed = Cli::try_parse_from(&call);
-                assert!(parsed.is_ok(), "{path}: {call:?}: {}", parsed.unwrap_err());
-            }
-            for call in prose.split('`').skip(1).step_by(2).flat_map(calls) {
-                seen += 1;
-                let kind = Cli::try_parse_from(&call).err().map(|error| error.kind());
-                // In a sentence, `nuksm record` is a name.
-                let is_name = matches!(
-                    kind,
-                    Some(
-                        ErrorKind::MissingRequiredArgument
-                            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-                    )
-                );
-                assert!(kind.is_none() || is_name, "{path}: {call:?}: {kind:?}");
-            }
-        }
-        assert!(seen > 80, "{seen}");
     }
 }

@@ -190,7 +190,10 @@ fn a_process_of_another_user_needs_privilege() {
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(directory.path(), open).unwrap();
     let binary = directory.path().join("nuksm");
-    fs::copy(env!("CARGO_BIN_EXE_nuksm"), &binary).unwrap();
+    // Copied by a process of its own: what another thread forks meanwhile would
+    // hold our copy open for writing, and nobody may run a file that is.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_nuksm")).arg(&binary).status().unwrap();
+    assert!(copied.success());
     let mut command = Command::new(&binary);
     command.args(["estimate", "--pid", "1"]);
     // SAFETY: asks for a number.
