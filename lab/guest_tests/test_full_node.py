@@ -7,7 +7,7 @@ from nuksmlab import numa, program
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import StartTenant, fill_node
 
-TENANT_MIB = 128  # fair would move half of it to the full node
+TENANT_MIB = 48  # fair would move half of it to the full node
 LEFT_MIB = 8
 
 

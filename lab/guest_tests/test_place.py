@@ -137,7 +137,7 @@ def test_zero_pages_are_placed_too(start: StartTenant, ksm: Ksm) -> None:
 def test_memory_of_a_pass_grows_little(start: StartTenant, ksm: Ksm) -> None:
     """Two sizes, as the program itself takes some whatever it looks at."""
     peaks = []
-    for mib in (16, 128):
+    for mib in (8, 64):
         tenants = [start(f"size-{mib}-{node}", node, mib=mib) for node in (0, 1)]
         ksm.merge(sum(tenant.equal_pages for tenant in tenants))
         report = program.place_once("fair")

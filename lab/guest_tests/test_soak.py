@@ -9,7 +9,7 @@ from nuksmlab import program
 from nuksmlab.ksm import STOCK, Ksm
 from nuksmlab.tenant import StartTenant
 
-SOAK_SECONDS = 60.0
+SOAK_SECONDS = 30.0
 NICE = (-20, -11, 0)
 MIX = {"equal": 70, "private": 10, "zero": 5, "changing": 15}
 

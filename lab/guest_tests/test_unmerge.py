@@ -169,7 +169,7 @@ def test_node_that_fills_meanwhile_ends_it(
     node = node_of_copies(big)
     before = places(big)
     fillers = fill_node(start, node, BIG_MIB + 8)
-    with start_unmerging("--rate", "1000") as process:
+    with start_unmerging("--rate", "2000") as process:
         wait_for_change(big, before)
         fillers.append(start("late", node, mib=BIG_MIB // 2, equal=0, private=100))
         out, _ = process.communicate()
