@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from nuksmlab.counter import Caches, Counts, node_options, qemu_options
 from nuksmlab.ksm import Ksm
 from nuksmlab.machine import Machine, MachineError
 from nuksmlab.paper import experiments, extent, model, report, runner, where
+from nuksmlab.paper.__main__ import verdict
 from nuksmlab.paper.extent import (
     CORRECTED,
     NUKSM,
@@ -335,6 +337,20 @@ def test_figure_8_says_who_ran_out_of_memory(tmp_path: Path) -> None:
 def test_figure_8s_goal_does_not_hold_where_both_end_the_same(both: list[str]) -> None:
     section = pressure_section.section(races(both, both), "raw/x")
     assert len(failed(section.checks)) == 1
+
+
+@pytest.mark.parametrize(
+    ("forgive_clock", "killed", "bad_pages", "holds"),
+    [(True, [], 0, True), (False, [], 0, False), (True, ["KSM"], 1, False)],
+)
+def test_only_what_the_clock_says_is_forgiven_in_small(
+    forgive_clock: bool, killed: list[str], bad_pages: int, holds: bool
+) -> None:
+    by_clock = pressure_section.section(races(killed, []), "raw/pressure")
+    counted = replace(
+        by_clock, checks=[Check("bad pages", "0", str(bad_pages), not bad_pages)]
+    )
+    assert verdict([by_clock, counted], forgive_clock=forgive_clock) == holds
 
 
 def test_run_times_of_real_hardware_are_measured(tmp_path: Path) -> None:

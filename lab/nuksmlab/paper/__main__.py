@@ -66,15 +66,19 @@ def make_report(
     return sections
 
 
-def verdict(sections: list[Section]) -> bool:
+def verdict(sections: list[Section], *, forgive_clock: bool) -> bool:
+    """Whether all goals hold, but perhaps for those that depend on the host's load."""
     checks = [check for section in sections for check in section.checks]
     failed = [check for check in checks if not check.holds]
+    forgiven = [check for check in failed if check.by_clock and forgive_clock]
     for check in failed:
+        kind = " (by the clock: forgiven in small)" if check in forgiven else ""
         print(
-            f"paper: {check.what}: {check.found}, wanted {check.goal}", file=sys.stderr
+            f"paper: {check.what}: {check.found}, wanted {check.goal}{kind}",
+            file=sys.stderr,
         )
     print(f"{len(checks) - len(failed)} of {len(checks)} goals hold")
-    return not failed
+    return len(failed) == len(forgiven)
 
 
 def main() -> int:
@@ -95,7 +99,8 @@ def main() -> int:
             for job in experiment.jobs(output / "raw", size, where)
         ]
         done = jobs.run_all(planned, arguments.at_once)
-        held = verdict(make_report(output, size, where, hardware))
+        sections = make_report(output, size, where, hardware)
+        held = verdict(sections, forgive_clock=arguments.quick)
         return 0 if done and held else 1
     except (*jobs.FAILURES, OSError) as error:
         print(f"paper: {error}", file=sys.stderr)

@@ -39,6 +39,9 @@ def configure(ksm: Ksm, trial: Trial) -> None:
 
 
 def merge(ksm: Ksm, trial: Trial, instances: Sequence[Running]) -> None:
+    # All are at work on a host: none may be colder than the others by chance.
+    for instance in instances:
+        instance.warm()
     ksm.merge(sum(instance.equal_pages for instance in instances))
     if trial["corrected"]:
         program.place_once(trial["corrected"])

@@ -53,6 +53,7 @@ class Check:
     goal: str
     found: str
     holds: bool
+    by_clock: bool = False  # depends on what else the host does
 
 
 @dataclass(frozen=True)

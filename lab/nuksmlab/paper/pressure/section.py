@@ -133,6 +133,7 @@ def check(results: Sequence[Observed]) -> Check:
         "so at one speed at least",
         f"the old one {words[old]}, ours {words[ours]}",
         old and not ours,
+        by_clock=True,
     )
 
 
