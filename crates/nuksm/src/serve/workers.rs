@@ -91,21 +91,36 @@ impl Workers {
 
     fn start_tune(&self, told: Rule) -> Result<Worker<Rule>> {
         let (stopper, stop) = Stop::by_hand();
-        let shared = Arc::clone(&self.shared);
         let mut daemon = Daemon::start(&self.root, told.clone(), false)?;
+        let (root, shared, rule) = (self.root.clone(), Arc::clone(&self.shared), told.clone());
         *shared.tuned() = Some(0);
         let thread = std::thread::spawn(move || {
-            let worked = daemon.run(&stop, |_| {
-                *shared.tuned().get_or_insert_default() += 1;
-                Ok(())
-            });
-            if let Err(error) = &worked {
-                eprintln!("nuksm: [tune] ended: {error:#}");
+            loop {
+                let worked = daemon.run(&stop, |_| {
+                    *shared.tuned().get_or_insert_default() += 1;
+                    Ok(())
+                });
+                // What cannot be looked at is not to go on at some speed of ours.
+                let restored = daemon.restore();
+                let Err(error) = worked else { return restored };
+                eprintln!("nuksm: [tune] {error:#}; until that is mended, ksmd has the speed it had");
+                let Some(next) = start_again(&root, &rule, &stop) else { return restored };
+                daemon = next;
             }
-            daemon.restore()
         });
         Ok(Worker { told, stopper, thread })
     }
+}
+
+/// Tries each interval; `None` when asked to end meanwhile.
+fn start_again(root: &Root, rule: &Rule, stop: &Stop) -> Option<Daemon> {
+    while !stop.wait(rule.interval.duration()) {
+        match Daemon::start(root, rule.clone(), false) {
+            Ok(daemon) => return Some(daemon),
+            Err(error) => eprintln!("nuksm: [tune] {error:#}"),
+        }
+    }
+    None
 }
 
 /// What placing keeps from pass to pass.
