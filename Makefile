@@ -15,8 +15,10 @@ GUEST_TESTS := $(TESTS) lab/guest_tests
 SELFTESTS := lab/engine_tests/test_selftests.py
 ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
 
-# An emulated machine keeps one CPU busy: two at once, the longest first.
-AT_ONCE_TESTS := stress unit selftests guest engine package kernel-check counter
+# An emulated machine keeps one CPU busy: two at once, the longest first. What they
+# need was made before: make would begin with those that need least.
+AT_ONCE_TESTS := guest stress package unit selftests engine kernel-check counter
+READY := $(if $(AT_ONCE),,setup-test build)
 
 .DEFAULT_GOAL := help
 ifndef AT_ONCE
@@ -31,7 +33,7 @@ demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
 test: setup-test ## run all tests: check, unit, stress, selftests, guest, engine, package, kernel-check, counter
-	$(MAKE) --no-print-directory -j2 AT_ONCE=2 check build
+	$(MAKE) --no-print-directory -j2 AT_ONCE=2 check build deb
 	$(MAKE) --no-print-directory kernels
 	$(MAKE) --no-print-directory -j2 AT_ONCE=2 NODES=4 $(AT_ONCE_TESTS)
 
@@ -43,7 +45,7 @@ check: setup-test ## check format, lints and types
 	cd lab && ../build/venv/bin/mypy
 	shellcheck scripts/*.sh kernel/*.sh packaging/*.sh lab/nuksmlab/paper/*/*.sh .ci/run
 
-unit: setup-test build ## run the tests that need no machine
+unit: $(READY) ## run the tests that need no machine
 	cargo test --locked --workspace
 	$(PYTHON) -m pytest -c lab/pyproject.toml lab/tests
 
@@ -59,17 +61,17 @@ kernel-deb: setup-kernel-deb ## build our kernel as Debian packages, configured 
 series: setup-kernel ## write the engine as patches for git am into build/series
 	@kernel/series.sh
 
-engine: setup-test build ## run the engine's tests, on its own kernels
+engine: $(READY) ## run the engine's tests, on its own kernels
 	kernel=$$(kernel/build.sh um) && \
 	$(PYTHON) -m nuksmlab uml --kernel "$$kernel" --memory-mib 512 --output build/engine-um -- $(ENGINE_TESTS)
 	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2 -- $(ENGINE_TESTS)
 	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4 -- $(ENGINE_TESTS) -m "not stress and not anywhere"
 
-kernel-check: setup-test ## ask the kernel's tools about the engine; compare what is without it with stock
+kernel-check: $(READY) ## ask the kernel's tools about the engine; compare what is without it with stock
 	@kernel/check.sh
 
 # As a part of `test` on our kernel only, in some settings, compared with stock's.
-selftests: setup-test build ## run the kernel's own tests of KSM, on a stock kernel and on ours
+selftests: $(READY) ## run the kernel's own tests of KSM, on a stock kernel and on ours
 	$(PYTHON) -m nuksmlab.selftests build
 ifdef AT_ONCE
 	$(ON_ENGINE) --nodes 2 --memory-mib 1024 --output build/selftests-some -- $(TESTS) $(SELFTESTS) -m "not exhaustive"
@@ -79,12 +81,12 @@ else
 	$(PYTHON) -m nuksmlab.selftests compare build/selftests-stock build/selftests-engine
 endif
 
-stress: setup-test build ## everything at once on the debug kernel; NODES=2 or 4, SECONDS=180, KERNEL=nuksm-debug
+stress: $(READY) ## everything at once on the debug kernel; NODES=2 or 4, SECONDS=180, KERNEL=nuksm-debug
 	$(PYTHON) -m nuksmlab run --kernel $(or $(KERNEL),nuksm-debug) --nodes $(NODES) --memory-mib 768 \
 		--append "kmemleak=on movablecore=50%" --deadline $$(($(SECONDS) + 1200)) --output build/stress-$(NODES) -- \
-		env NUKSM_STRESS_SECONDS=$(SECONDS) $(if $(SEED),NUKSM_STRESS_SEED=$(SEED)) $(ENGINE_TESTS) -m stress
+		env NUKSM_STRESS_SECONDS=$(SECONDS) $(if $(SEED),NUKSM_STRESS_SEED=$(SEED)) $(TESTS) lab/engine_tests/test_stress.py -m stress
 
-guest: setup-test build ## run the program's tests in machines of two and four nodes
+guest: $(READY) ## run the program's tests in machines of two and four nodes
 	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2 -- $(GUEST_TESTS) -m "not cost and not package and not vm"
 	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4 -- $(GUEST_TESTS) -m "not cost and not package and not vm and not anywhere"
 
@@ -93,10 +95,10 @@ vms: setup-test build ## compare what is estimated for two virtual machines by K
 	kernel=$$(kernel/build.sh lab) && $(IN_MACHINE) --nested --nodes 2 --memory-mib 1024 --output build/vms -- \
 		env NUKSM_VM_KERNEL="$$kernel" $(GUEST_TESTS) -m vm -s
 
-counter: setup-test build ## test the counting of DRAM accesses, in a counting machine
+counter: $(READY) ## test the counting of DRAM accesses, in a counting machine
 	$(ON_ENGINE) --count --nodes 2 --memory-mib 512 --output build/counter -- $(TESTS) lab/counter_tests
 
-package: setup-test build deb ## test the Debian package and its unit, under systemd in a machine
+package: $(READY) $(if $(AT_ONCE),,deb) ## test the Debian package and its unit, under systemd in a machine
 	packaging/deb.sh +upgrade
 	image=$$($(PYTHON) -m nuksmlab.debian_root) && \
 	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/package -- $(PYTHON) -m nuksmlab.systemd "$$image" \

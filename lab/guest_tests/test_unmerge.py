@@ -2,6 +2,7 @@
 """`nuksm unmerge`: what it predicts, refuses, and leaves behind."""
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -169,9 +170,11 @@ def test_node_that_fills_meanwhile_ends_it(
     node = node_of_copies(big)
     before = places(big)
     fillers = fill_node(start, node, BIG_MIB + 8)
-    with start_unmerging("--rate", "2000") as process:
+    with start_unmerging("--rate", "1000") as process:
         wait_for_change(big, before)
+        process.send_signal(signal.SIGSTOP)
         fillers.append(start("late", node, mib=BIG_MIB // 2, equal=0, private=100))
+        process.send_signal(signal.SIGCONT)
         out, _ = process.communicate()
         assert process.returncode != 0
     report = json.loads(out)

@@ -74,6 +74,11 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PATH": path}
 
 
+# As vng has it, and what was read stays in memory: nothing in the host's files that
+# the guest reads changes meanwhile. pytest starts in half the time.
+ROOT_FLAGS = (
+    "rootflags=version=9p2000.L,trans=virtio,access=any,msize=524288,cache=loose"
+)
 # QEMU 7.2 translates guest code without locking the page it is on. When another
 # virtual CPU patches that code at this moment, as the kernel's static keys do,
 # a stale translation can stay, which would explain the guest kernel's deaths seen
@@ -105,7 +110,7 @@ def vng_command(  # noqa: PLR0913 (as for boot)
         *(() if kvm else ("--disable-kvm",)),
         *((f"--qemu-opts={options}",) if options else ()),
         *machine.arguments(),
-        *(("--append", append) if append else ()),
+        *("--append", f"{ROOT_FLAGS} {append}".rstrip()),
         *("--verbose", "--user", "root", "--rwdir", str(output), "--"),
         f"sh {shlex.quote(str(output / 'guest.sh'))}",
     ]
