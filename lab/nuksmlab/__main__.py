@@ -76,7 +76,7 @@ def boot(arguments: argparse.Namespace) -> int:
         arguments.command,
         arguments.output,
         kvm=not arguments.count and accelerator.kvm_works(kernel),
-        emulation=machine.NESTING if arguments.nested else machine.EMULATION,
+        nested=arguments.nested,
         seconds=arguments.deadline,
         append=arguments.append,
         qemu_options=qemu_options,

@@ -92,6 +92,7 @@ EMULATION = "-accel tcg,thread=single -cpu qemu64"
 # KVM injects twice, if it leaves its loop before the guest exits. On either, guests
 # lose their timers: nothing in them may wait for time to pass.
 NESTING = "-accel tcg,thread=multi"
+BEFORE_GUESTS = (sys.executable, "-m", "nuksmlab.nested")
 
 
 def vng_command(  # noqa: PLR0913 (as for boot)
@@ -102,9 +103,11 @@ def vng_command(  # noqa: PLR0913 (as for boot)
     *,
     append: str = "",
     qemu_options: str = "",
-    emulation: str = EMULATION,
+    nested: bool = False,
 ) -> list[str]:
+    emulation = NESTING if nested else EMULATION
     options = " ".join(filter(None, ["" if kvm else emulation, qemu_options]))
+    kernel_arguments = [ROOT_FLAGS, *(["maxcpus=1"] if nested else []), append]
     return [
         tool("vng"),
         "-r",
@@ -112,7 +115,7 @@ def vng_command(  # noqa: PLR0913 (as for boot)
         *(() if kvm else ("--disable-kvm",)),
         *((f"--qemu-opts={options}",) if options else ()),
         *machine.arguments(),
-        *("--append", f"{ROOT_FLAGS} {append}".rstrip()),
+        *("--append", " ".join(filter(None, kernel_arguments))),
         *("--verbose", "--user", "root", "--rwdir", str(output), "--"),
         f"sh {shlex.quote(str(output / 'guest.sh'))}",
     ]
@@ -236,11 +239,14 @@ def boot(  # noqa: PLR0913 (each says another thing about the run)
     quiet: bool = False,
     append: str = "",
     qemu_options: str = "",
-    emulation: str = EMULATION,
+    nested: bool = False,
 ) -> int:
-    """Runs the command in the machine; returns its exit status."""
-    output = output.absolute()
-    prepare(command, output)
+    """Runs the command in the machine; returns its exit status.
+
+    If `nested`, guests by KVM can run inside. (A machine by KVM is left to its host.)
+    """
+    output, nested = output.absolute(), nested and not kvm
+    prepare([*BEFORE_GUESTS, *command] if nested else command, output)
     command_line = vng_command(
         machine,
         kernel,
@@ -248,6 +254,6 @@ def boot(  # noqa: PLR0913 (each says another thing about the run)
         output,
         append=append,
         qemu_options=qemu_options,
-        emulation=emulation,
+        nested=nested,
     )
     return run(command_line, output, seconds, quiet)

@@ -107,6 +107,18 @@ def test_kernel_arguments_are_appended() -> None:
     assert command[command.index("--append") + 1].endswith(" a=1 b=2")
 
 
+def test_machines_for_guests_boot_with_one_cpu_and_a_thread_for_each() -> None:
+    command = " ".join(
+        machine.vng_command(
+            *(machine.Machine(2, 512), Path("/k/vmlinuz"), False, Path("/out")),
+            nested=True,
+        )
+    )
+    assert "maxcpus=1" in command
+    assert "--cpus 2" in command
+    assert "thread=multi" in command
+
+
 def start(code: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
 

@@ -49,9 +49,8 @@ def emulated(shape: machine.Machine) -> str:
     )
 
 
-def emulation(part: Part) -> str:
-    nested = (trial["workload"].startswith(virtual.PREFIX) for trial in part.trials)
-    return machine.NESTING if any(nested) else machine.EMULATION
+def has_guests(part: Part) -> bool:
+    return any(trial["workload"].startswith(virtual.PREFIX) for trial in part.trials)
 
 
 class Emulation:
@@ -82,7 +81,7 @@ class Emulation:
             kvm=False,
             seconds=BOOT_SECONDS,
             qemu_options=counter.qemu_options(part.machine, part.caches, kept),
-            emulation=emulation(part),
+            nested=has_guests(part),
         )
         if status != 0:
             raise machine.MachineError(f"{part.name} ended with status {status}")

@@ -59,7 +59,7 @@ def boot(images: list[Path], kept: Path) -> None:
         kept,
         kvm=False,
         seconds=BOOT_SECONDS,
-        emulation=machine.NESTING,
+        nested=True,
     )
     if status != 0:
         raise machine.MachineError(f"{kept.name} ended with status {status}")

@@ -79,7 +79,7 @@ def boot_guests(kernel: Path, raw: Path) -> None:
         command,
         raw,
         kvm=False,
-        emulation=machine.NESTING,
+        nested=True,
         seconds=BOOT_SECONDS,
     )
     if status != 0:
