@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from nuksmlab.paper.trial import Result
@@ -104,7 +105,7 @@ def raw(*results: list[Result]) -> list[str]:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    return UNKNOWN if value is None else f"{value:.{digits}f}"
+    return UNKNOWN if value is None else f"{value:z.{digits}f}"
 
 
 def at_least(what: str, found: float, goal: float, digits: int = 3) -> Check:
@@ -133,6 +134,12 @@ def answers(results: Iterable[Result]) -> Check:
         f"wrong: {'; '.join(wrong)}" if wrong else "all",
         not wrong,
     )
+
+
+def legend(canvas: Canvas, axes: Axes) -> None:
+    """Of one of several axes that show the same, above all of them."""
+    handles, labels = axes.get_legend_handles_labels()
+    canvas.legend(handles, labels, loc="outside upper right", ncols=len(labels))
 
 
 def write(path: Path, picture: Picture) -> None:

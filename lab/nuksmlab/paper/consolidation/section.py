@@ -21,6 +21,7 @@ from nuksmlab.paper.section import (
     Row,
     Section,
     Table,
+    legend,
     number,
 )
 
@@ -198,7 +199,7 @@ def draw_curves(results: Sequence[Result], canvas: Canvas) -> None:
         axes.set_xlabel("seconds since ksmd started")
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
-    several[0].legend(fontsize="small")
+    legend(canvas, several[0])
 
 
 def draw_states(results: Sequence[Result], canvas: Canvas) -> None:
@@ -215,7 +216,7 @@ def draw_states(results: Sequence[Result], canvas: Canvas) -> None:
         axes.set_xlabel("seconds")
         axes.grid(alpha=0.3)
     several[0].set_ylabel("pages")
-    several[0].legend(fontsize="small")
+    legend(canvas, several[0])
 
 
 def pictures(results: Sequence[Result]) -> list[Picture]:

@@ -28,6 +28,7 @@ from nuksmlab.paper.section import (
     at_least,
     at_most,
     grouped,
+    legend,
     number,
     raw,
     workloads,
@@ -284,7 +285,7 @@ def bars(
         axes.set_title(workload.name)
         axes.grid(axis="y", alpha=0.3)
     all_axes[0].set_ylabel(label)
-    all_axes[0].legend(fontsize="small")
+    legend(canvas, all_axes[0])
 
 
 def pictures(several: Several) -> list[Picture]:

@@ -18,6 +18,7 @@ from nuksmlab.paper.section import (
     Row,
     Section,
     Table,
+    legend,
     number,
 )
 
@@ -102,7 +103,7 @@ def draw(results: Sequence[Observed], canvas: Canvas) -> None:
         axes.set_ylabel(label)
         axes.set_xlabel("seconds")
         axes.grid(alpha=0.3)
-    several[0].legend(fontsize="small")
+    legend(canvas, several[0])
 
 
 def failed(results: Sequence[Observed], name: str, interval: float) -> bool:

@@ -29,6 +29,7 @@ from nuksmlab.paper.section import (
     at_least,
     at_most,
     grouped,
+    legend,
     number,
     raw,
     workloads,
@@ -190,7 +191,7 @@ def draw_throughput(groups: Grouped, hardware: Hardware, canvas: Canvas) -> None
         axes.set_ylim(0.5, 1.05)
         axes.grid(alpha=0.3)
     several[0].set_ylabel("throughput relative to unmerged")
-    several[0].legend()
+    legend(canvas, several[0])
 
 
 def draw_times(groups: Grouped, hardware: Hardware, canvas: Canvas) -> None:
@@ -213,7 +214,7 @@ def draw_times(groups: Grouped, hardware: Hardware, canvas: Canvas) -> None:
         axes.set_title(workload)
         axes.grid(axis="y", alpha=0.3)
     several[0].set_ylabel("run time, normalized")
-    several[0].legend(fontsize="small")
+    legend(canvas, several[0])
 
 
 def share_checks(groups: Grouped) -> Iterator[Check]:
