@@ -32,7 +32,10 @@ SOURCES = (
 
 
 # The same, by how the names of the workloads begin that alone use it.
-SOURCES_OF = {database.NAME: "database.py", virtual.PREFIX: "virtual.py"}
+SOURCES_OF = {
+    database.NAME: ("database.py",),
+    virtual.PREFIX: ("nested.py", "virtual.py"),
+}
 
 
 class Complete(TypedDict):
@@ -65,7 +68,8 @@ def made_from(known: object, sources: Iterable[str], programs: Iterable[Path]) -
 def inputs(part: Part, where: Where) -> str:
     own = [
         name
-        for prefix, name in SOURCES_OF.items()
+        for prefix, names in SOURCES_OF.items()
+        for name in names
         if any(trial["workload"].startswith(prefix) for trial in part.trials)
     ]
     known = {

@@ -26,7 +26,8 @@ NAME = "consolidation"
 BOOT_SECONDS = 3600.0
 HERE = Path(__file__).parent
 SOURCES = (
-    *("debian_guest.py", "initramfs.py", "ksm.py", "machine.py", "virtual.py"),
+    *("debian_guest.py", "initramfs.py", "ksm.py", "machine.py", "nested.py"),
+    "virtual.py",
     *(f"paper/{NAME}/{name}" for name in ("guest.py", "init.sh", "service.py")),
 )
 PROGRAMS = (paths.BOUND, paths.NUKSM)

@@ -25,7 +25,7 @@ SOURCES = (
 )
 COPIES_SOURCES = (*SOURCES, "tenant.py", "uml.py", "bench/meter.py")
 GUESTS_SOURCES = (
-    *(*SOURCES, "machine.py", "workload.py", "virtual.py"),
+    *(*SOURCES, "machine.py", "nested.py", "workload.py", "virtual.py"),
     *("paper/merging/records.py", "paper/merging/guests.py"),
 )
 
