@@ -3,7 +3,10 @@
  * Runs any program on one node: on its CPUs, with its memory, and at the same
  * addresses in each instance, so that pages with pointers are equal, too. With a
  * tenant's number, all that the program does is between that tenant's marks.
- * Without a node, it is run as it is.
+ * Without a node, it runs anywhere.
+ *
+ * It gets no huge pages, as the workloads ask for none: khugepaged makes them of
+ * areas of which up to half is merged, and so undoes merging at times of its own.
  *
  * usage: bound NODE|- TENANT|- COMMAND...
  */
@@ -12,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/personality.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,6 +62,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: bound NODE|- TENANT|- COMMAND...\n");
 		return EXIT_FAILURE;
 	}
+	if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
+		fail("bound");
 	if (strcmp(argv[1], "-"))
 		bind_to(atoi(argv[1]));
 	if (!strcmp(argv[2], "-"))

@@ -199,13 +199,18 @@ fn nearly_full_cgroup(root: &Root, pid: u32) -> Result<Option<String>> {
     Ok(nearly_full.then(|| format!("/{path}")))
 }
 
-/// Huge pages merge only after they were split.
+/// ksmd splits huge pages to merge their parts; khugepaged makes new ones of
+/// areas in which some pages are merged, each with a copy of its own again.
 fn huge_pages(root: &Root) -> Result<Option<Finding>> {
     let enabled = root.text("sys/kernel/mm/transparent_hugepage/enabled")?.unwrap_or_default();
-    Ok(enabled.contains("[always]").then(|| {
+    let file = "sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_shared";
+    let shared = root.text(file)?.and_then(|text| text.trim().parse::<u32>().ok()).unwrap_or(0);
+    Ok((shared > 0 && !enabled.contains("[never]")).then(|| {
         note(
-            "transparent huge pages are on for everything: a huge page must be split before its parts can merge",
-            "if tenants gain little from huge pages: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+            format!(
+                "khugepaged undoes merging: it makes a huge page of any area with up to {shared} merged pages"
+            ),
+            format!("echo 0 > /{file}"),
         )
     }))
 }
@@ -316,11 +321,18 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_for_everything_are_worth_a_note() {
-        let file = "sys/kernel/mm/transparent_hugepage/enabled";
-        let (_dir, always) = root(&[(file, "[always] madvise never\n")]);
-        assert_eq!(huge_pages(&always).unwrap().unwrap().severity, Severity::Note);
-        let (_dir, madvise) = root(&[(file, "always [madvise] never\n")]);
-        assert_eq!(huge_pages(&madvise).unwrap(), None);
+    fn huge_pages_made_of_merged_ones_are_worth_a_note() {
+        let found = |enabled, shared| {
+            let (_dir, root) = root(&[
+                ("sys/kernel/mm/transparent_hugepage/enabled", enabled),
+                ("sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_shared", shared),
+            ]);
+            huge_pages(&root).unwrap()
+        };
+        let note = found("always [madvise] never\n", "256\n").unwrap();
+        assert_eq!(note.severity, Severity::Note);
+        assert!(note.what.contains("up to 256 merged pages"), "{note:?}");
+        assert_eq!(found("[always] madvise never\n", "0\n"), None);
+        assert_eq!(found("always madvise [never]\n", "256\n"), None);
     }
 }

@@ -23,7 +23,6 @@ from nuksmlab.paper.pressure.guest import ksmd_pid
 from nuksmlab.virtual import VirtualMachine
 
 OUTPUT = Path(os.environ["NUKSM_OUTPUT"])
-HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 # With a number and a node.
 Start = Callable[[int, int], VirtualMachine]
@@ -58,8 +57,6 @@ def main() -> None:
     default_kib = ksm.read("kib_per_tree")
     # A page's way to another node is no part of what an index costs.
     ksm.write_text("placement", "first")
-    # There were none in 2009. ksmd breaks them up, a pass or more before it merges.
-    HUGE_PAGES.write_text("never\n")
     runs: list[Run] = json.loads((OUTPUT / "plan.json").read_text())
 
     def start(number: int, node: int) -> VirtualMachine:
