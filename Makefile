@@ -32,10 +32,11 @@ help: ## list the targets
 demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, or /path/to/vmlinuz
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
-test: setup-test ## run all tests: check, unit, stress, selftests, guest, engine, package, kernel-check, counter
+test: setup-test ## run all tests: check, unit, stress, selftests, guest, engine, package, kernel-check, counter; paper in small
 	$(MAKE) --no-print-directory -j2 AT_ONCE=2 check build deb
 	$(MAKE) --no-print-directory kernels
 	$(MAKE) --no-print-directory -j2 AT_ONCE=2 NODES=4 $(AT_ONCE_TESTS)
+	$(MAKE) --no-print-directory AT_ONCE=2 QUICK=1 paper
 
 check: setup-test ## check format, lints and types
 	cargo fmt --all --check
@@ -112,7 +113,7 @@ bench: setup-test build ## measure the engine's index against stock's; QUICK=1 f
 	kernel=$$(kernel/build.sh um) && stock=$$(kernel/build.sh um-stock) && \
 	$(PYTHON) -m nuksmlab.bench index --kernel "$$kernel" --stock "$$stock" $(if $(QUICK),--quick)
 
-paper: setup-test build ## reproduce the paper; QUICK=1 in small, EXPERIMENT=NAME one only, HOST=1 on this machine
+paper: $(READY) ## reproduce the paper; QUICK=1 in small, EXPERIMENT=NAME one only, HOST=1 on this machine
 	$(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) $(if $(HOST),--host) \
 		$(if $(EXPERIMENT),--experiment $(EXPERIMENT)) $(if $(HARDWARE),--hardware "$(HARDWARE)")
 
