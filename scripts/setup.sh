@@ -90,6 +90,7 @@ find_missing() {
 		need mariadb-server-core has mariadbd
 		need mariadb-client-core has mariadb
 		need sysbench has sysbench
+		need linux-perf has perf
 		need debootstrap has debootstrap
 		need squashfs-tools has mksquashfs
 		need python3-minimal dpkg -s python3-minimal # for guests to share

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The paper's trials as on a real server: on this machine's nodes, by its clock."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nuksmlab import perf
 from nuksmlab.machine import Machine
-from nuksmlab.paper import extent, runner
+from nuksmlab.paper import extent, guest, runner
 from nuksmlab.paper.extent import CORRECTED, NUKSM, OFF, STOCK, Part
 from nuksmlab.paper.trial import local_pages_percent, places
 from nuksmlab.paper.where import Host
+from nuksmlab.workload import Instance
 
 SMALL = replace(extent.HOST, kib=4096, operations={"random_access": 1000})
 LOCAL = {OFF: [100, 100], STOCK: [100, 0], NUKSM: [50, 50], CORRECTED: [50, 50]}
@@ -32,3 +36,45 @@ def test_trials_run_on_this_machine_itself(tmp_path: Path) -> None:
         )
         assert {one["answer"]["checksum"] for one in instances} == {result["expected"]}
         assert all(one["answer"]["seconds"] > 0 for one in instances)
+
+
+# Real hardware's events are not emulated: the kernel's own take their places.
+@pytest.mark.needs(nodes=2)
+@pytest.mark.anywhere
+def test_perf_counts_what_a_process_does_between_two_moments() -> None:
+    pages = 1000
+    program = (
+        f"import mmap; area = mmap.mmap(-1, {pages} * mmap.PAGESIZE)\n"
+        "def touch(first, last):\n"
+        "  for page in range(first, last): area[page * mmap.PAGESIZE] = 1\n"
+        "  print(flush=True); input()\n"
+        f"touch(0, 300); touch(300, {pages})\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdout.readline()
+        with perf.counting(process.pid, ("page-faults", "alignment-faults")) as end:
+            process.stdin.write("\n")
+            process.stdin.flush()
+            process.stdout.readline()
+            assert end() == {"local": 700, "remote": 0}
+        process.communicate("\n")
+
+
+@pytest.mark.needs(nodes=2)
+@pytest.mark.anywhere
+def test_each_instances_measured_phase_is_counted() -> None:
+    events = ("page-faults", "alignment-faults")
+    with (
+        Instance("random_access", 0, 0, 4096) as one,
+        Instance("random_access", 1, 1, 4096) as two,
+    ):
+        phases = guest.run_all([one, two], 1000, events)
+    assert len({phase["answer"]["checksum"] for phase in phases}) == 1
+    assert [phase["loads"]["remote"] for phase in phases] == [0, 0]

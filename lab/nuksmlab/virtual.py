@@ -5,7 +5,6 @@ All of the machine's memory is mergeable, as QEMU has it by default: the guest
 kernel's pages, too.
 """
 
-import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -71,6 +70,7 @@ class VirtualMachine(Instance):
     ) -> None:
         self.kernel = kernel
         super().__init__(name, number, node, kib)
+        self.pid = self.process.pid  # what the guest calls so is its own
 
     def _read(self) -> dict[str, Any]:
         with in_time(self.process):
@@ -91,7 +91,4 @@ class VirtualMachine(Instance):
 
     def pages_by_node(self) -> dict[int, int]:
         """Of all of the machine's memory, and of what QEMU itself has."""
-        return numa.anonymous_pages_by_node(self.process.pid)
-
-    def renice(self, nice: int) -> None:
-        os.setpriority(os.PRIO_PROCESS, self.process.pid, nice)
+        return numa.anonymous_pages_by_node(self.pid)

@@ -78,7 +78,8 @@ def observe(trial: Trial, merged: float = 1.0) -> Result:
         local = 1.0 if off else merged * by_node[node] + 1 - merged
         instances.append(
             {
-                **place,
+                "node": node,
+                "nice": place["nice"],
                 "pages": PAGES,
                 "pages_by_node": {str(node): round(PAGES * local)}
                 | {str(node + 1): PAGES - round(PAGES * local)},
@@ -363,6 +364,18 @@ def test_run_times_of_real_hardware_are_measured(tmp_path: Path) -> None:
     assert kinds == {"", "measured", "published"}
     path = report.write(tmp_path, [made], [], {}, None)
     assert "modelled" not in path.read_text().replace(report.STYLE, "")
+
+
+def test_remote_accesses_are_what_the_processor_counted_or_else_pages() -> None:
+    (experiment, *_) = experiments.TRIALS
+    (part, *_) = experiment.parts(QUICK)
+    result = observe(part.trials[0])
+    for instance in result["instances"]:
+        instance["counts"] = None
+        instance["pages_by_node"] = {str(instance["node"]): 75, "9": 25}
+    assert model.mean_remote_percent([result]) == pytest.approx([25, 25])
+    result["instances"][1]["loads"] = {"local": 100, "remote": 300}
+    assert model.mean_remote_percent([result]) == pytest.approx([25, 75])
 
 
 @pytest.mark.parametrize(

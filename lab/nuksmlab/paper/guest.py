@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from nuksmlab import program, wait
+from nuksmlab import perf, program, wait
 from nuksmlab.ksm import MERGE_SECONDS, Ksm
 from nuksmlab.paper.start import Fleet, Running
-from nuksmlab.paper.trial import Observed, Trial
-from nuksmlab.workload import Answer
+from nuksmlab.paper.trial import Observed, Phase, Trial
+from nuksmlab.perf import Events
 
 OUTPUT = Path(os.environ["NUKSM_OUTPUT"])
 # While instances start, ksmd runs, as it would on a host, but merges nothing yet.
@@ -62,17 +62,36 @@ def merge_part(ksm: Ksm, mappings: float) -> None:
     ksm.stop()
 
 
-def run_all(instances: Sequence[Running], operations: int) -> list[Answer]:
+def run_together(
+    instances: Sequence[Running], operations: int, events: Events | None
+) -> list[Phase]:
+    with ExitStack() as stack:
+        ends = [
+            stack.enter_context(perf.counting(instance.pid, events)) if events else None
+            for instance in instances
+        ]
+        for instance in instances:
+            instance.begin(operations)
+        phases: list[Phase] = [{"answer": instance.end()} for instance in instances]
+        for phase, end in zip(phases, ends, strict=True):
+            if end:
+                phase["loads"] = end()
+    return phases
+
+
+def run_all(
+    instances: Sequence[Running], operations: int, events: Events | None
+) -> list[Phase]:
     """At the same time, except those that share a node's only CPU."""
-    answers: dict[int, Answer] = {}
+    phases: dict[int, Phase] = {}
     waiting = dict(enumerate(instances))
     while waiting:
         together = {one.node: number for number, one in reversed(waiting.items())}
-        for number in sorted(together.values()):
-            waiting[number].begin(operations)
-        for number in sorted(together.values()):
-            answers[number] = waiting.pop(number).end()
-    return [answers[number] for number in sorted(answers)]
+        numbers = sorted(together.values())
+        several = [waiting.pop(number) for number in numbers]
+        done = run_together(several, operations, events)
+        phases.update(zip(numbers, done, strict=True))
+    return [phases[number] for number in sorted(phases)]
 
 
 def measure(ksm: Ksm, trial: Trial, instances: Sequence[Running]) -> Observed:
@@ -80,7 +99,7 @@ def measure(ksm: Ksm, trial: Trial, instances: Sequence[Running]) -> Observed:
     counters = ksm.counters()
     for instance in instances:
         instance.warm()
-    answers = run_all(instances, trial["operations"])
+    phases = run_all(instances, trial["operations"], perf.find_events())
     return {
         "trial": trial,
         "pages_shared": counters["pages_shared"],
@@ -90,10 +109,10 @@ def measure(ksm: Ksm, trial: Trial, instances: Sequence[Running]) -> Observed:
                 **place,
                 "pages": instance.pages,
                 "pages_by_node": {str(node): found[node] for node in sorted(found)},
-                "answer": answer,
+                **phase,
             }
-            for place, instance, found, answer in zip(
-                trial["instances"], instances, pages, answers, strict=True
+            for place, instance, found, phase in zip(
+                trial["instances"], instances, pages, phases, strict=True
             )
         ],
     }

@@ -68,15 +68,17 @@ def mean_seconds(results: Sequence[Result], hardware: Hardware) -> list[float]:
 def mean_remote_percent(results: Sequence[Result]) -> list[float]:
     """Of each instance's DRAM accesses, over the repetitions.
 
-    Where nothing counts them, its pages stand for them.
+    Counted by the emulator, or by the processor. Where nothing counts them, its pages
+    stand for them.
     """
 
     def percent(instance: ResultInstance) -> float:
-        counts = instance["counts"]
-        if counts is None:
-            return 100 - local_pages_percent(instance)
-        total = counts["local"] + counts["remote"] + counts["elsewhere"]
-        return 100 * counts["remote"] / total
+        if counts := instance["counts"]:
+            total = counts["local"] + counts["remote"] + counts["elsewhere"]
+            return 100 * counts["remote"] / total
+        if loads := instance.get("loads"):
+            return 100 * loads["remote"] / (loads["local"] + loads["remote"])
+        return 100 - local_pages_percent(instance)
 
     columns = zip(*(result["instances"] for result in results), strict=True)
     return [

@@ -46,8 +46,9 @@ own</td></tr>
 """
 ON_HOST = """
 <tr><td class="name measured">measured</td><td class="name">here, on this machine:
-run times by its clock. Nothing counts accesses: where it says remote accesses, there
-is the share of an instance's pages that are remote</td></tr>
+run times by its clock, and accesses that memory answered by its processors'
+counters. Where these count none (the last table says so), the share of an
+instance's pages that are remote stands for remote accesses</td></tr>
 """
 
 DIFFERENCES = (

@@ -26,7 +26,8 @@ from nuksmlab.paper.where import Where
 
 # Of the lab, what a guest runs and how it is booted.
 SOURCES = (
-    *("counter.py", "ksm.py", "machine.py", "numa.py", "program.py", "workload.py"),
+    *("counter.py", "ksm.py", "machine.py", "numa.py", "perf.py", "program.py"),
+    "workload.py",
     *("paper/guest.py", "paper/start.py", "paper/trial.py"),
 )
 

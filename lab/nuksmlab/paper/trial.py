@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """One trial: instances of a workload on nodes, a way to merge, what came of it."""
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from nuksmlab.counter import Counts
+from nuksmlab.perf import Loads
 from nuksmlab.workload import Answer
 
 PAGE_BYTES = 4096
@@ -29,12 +30,18 @@ class Trial(TypedDict):
     repetition: int
 
 
-class ObservedInstance(TypedDict):
+class Phase(TypedDict):
+    """What an instance did in its measured phase."""
+
+    answer: Answer
+    loads: NotRequired[Loads]  # where the processor counts them
+
+
+class ObservedInstance(Phase):
     node: int
     nice: int
     pages: int
     pages_by_node: dict[str, int]
-    answer: Answer
 
 
 class Observed(TypedDict):
@@ -47,7 +54,7 @@ class Observed(TypedDict):
 
 
 class ResultInstance(ObservedInstance):
-    counts: Counts | None  # None where nothing counts: on real hardware
+    counts: Counts | None  # the emulator's: None on real hardware
 
 
 class Result(TypedDict):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from nuksmlab import accelerator, counter, machine, numa, paths, virtual
+from nuksmlab import accelerator, counter, machine, numa, paths, perf, virtual
 from nuksmlab.ksm import Ksm
 from nuksmlab.paper.extent import Part
 
@@ -107,7 +107,8 @@ class Host:
             raise machine.MachineError("HOST=1 needs root")
 
     def describe(self, part: Part) -> str:  # noqa: ARG002 (it is the same for all)
-        return f"this machine, {len(self.nodes)} nodes"
+        counted = " and ".join(perf.find_events() or ("no accesses",))
+        return f"this machine, {len(self.nodes)} nodes, counts {counted}"
 
     def lacks(self, part: Part) -> str | None:
         if self.nodes[: part.machine.nodes] != list(range(part.machine.nodes)):
