@@ -259,7 +259,7 @@ def test_report_labels_each_column_and_names_raw_samples(tmp_path: Path) -> None
     text = path.read_text()
     assert '<th class="published">KSM<small>published</small></th>' in text
     assert '<a href="raw/made-up/observed.jsonl">made-up</a>' in text
-    assert "Not run yet: rest" in text
+    assert "Not run: rest" in text
     head = (tmp_path / "table-2.csv").read_text().splitlines()[0]
     assert head.startswith("workload,fairness: KSM (modelled),KSM (published)")
     assert head.endswith("raw samples")
@@ -376,6 +376,14 @@ def test_remote_accesses_are_what_the_processor_counted_or_else_pages() -> None:
     assert model.mean_remote_percent([result]) == pytest.approx([25, 25])
     result["instances"][1]["loads"] = {"local": 100, "remote": 300}
     assert model.mean_remote_percent([result]) == pytest.approx([25, 75])
+
+
+def test_what_real_hardware_does_not_run_is_said_to_be_run_elsewhere(
+    tmp_path: Path,
+) -> None:
+    host = Host.__new__(Host)  # which a machine of one node cannot be
+    found = experiments.Merging().gather(tmp_path, extent.HOST, host, HARDWARE)
+    assert found.missing == ["merging-copies", "merging-guests (not with HOST=1)"]
 
 
 @pytest.mark.parametrize(

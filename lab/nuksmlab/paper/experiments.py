@@ -41,11 +41,22 @@ class Gathered:
     missing: list[str]
 
 
-def what_is_kept(raw: Path, names: Iterable[str]) -> Gathered:
-    """Of boots that have no trials; their section is still to be made."""
+def what_is_kept(
+    raw: Path, names: Iterable[str], emulated: Iterable[str], where: Where
+) -> Gathered:
+    """Of boots that have no trials; their section is still to be made.
+
+    Those named as `emulated` are run in the emulated machine only.
+    """
+    elsewhere = () if isinstance(where, Emulation) else tuple(emulated)
     done = {name: runner.completed(raw / name) for name in names}
     kept = {name: one for name, one in done.items() if one}
-    return Gathered(None, kept, [name for name in done if name not in kept])
+    missing = [
+        f"{name} (not with HOST=1)" if name in elsewhere else name
+        for name in done
+        if name not in kept
+    ]
+    return Gathered(None, kept, missing)
 
 
 class Experiment(Protocol):
@@ -112,10 +123,10 @@ class Pressure:
         self,
         raw: Path,
         size: Extent,  # noqa: ARG002
-        where: Where,  # noqa: ARG002
+        where: Where,
         hardware: Hardware,  # noqa: ARG002
     ) -> Gathered:
-        found = what_is_kept(raw, [self.name])
+        found = what_is_kept(raw, [self.name], (), where)
         if found.kept:
             observed = pressure.read(raw / self.name)
             path = f"raw/{self.name}/observed.jsonl"
@@ -142,10 +153,10 @@ class Merging:
         self,
         raw: Path,
         size: Extent,  # noqa: ARG002
-        where: Where,  # noqa: ARG002
+        where: Where,
         hardware: Hardware,  # noqa: ARG002
     ) -> Gathered:
-        found = what_is_kept(raw, merging_section.PARTS)
+        found = what_is_kept(raw, merging_section.PARTS, (merging.GUESTS,), where)
         parts = [
             merging_section.PARTS[name](
                 merging.read(raw / name), done, f"raw/{name}/observed.jsonl"
@@ -172,10 +183,11 @@ class Consolidation:
         self,
         raw: Path,
         size: Extent,
-        where: Where,  # noqa: ARG002
+        where: Where,
         hardware: Hardware,  # noqa: ARG002
     ) -> Gathered:
-        found = what_is_kept(raw, consolidation_plan.plans(size))
+        plans = consolidation_plan.plans(size)
+        found = what_is_kept(raw, plans, plans, where)
         results = [
             result
             for name, done in found.kept.items()

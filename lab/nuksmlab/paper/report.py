@@ -208,7 +208,7 @@ def render(
     yield html_legend(hardware)
     yield f"<h2>Goals</h2>{summary(checks)}"
     if missing:
-        yield f"<p>Not run yet: {html.escape(', '.join(missing))}.</p>"
+        yield f"<p>Not run: {html.escape(', '.join(missing))}.</p>"
     yield "<h2>What differs from the paper, and why</h2><ul>"
     differences = (*DIFFERENCES, *(OF_EMULATION if hardware else ()))
     yield from (f"<li>{html.escape(text)}</li>" for text in differences)
