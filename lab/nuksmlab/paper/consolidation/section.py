@@ -4,7 +4,6 @@
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -170,14 +169,21 @@ def shared_curve(recording: Recording) -> list[float]:
     return [sample["ksm"]["pages_shared"] for sample in recording.samples]
 
 
+CPU_SAMPLES = 10  # a second from each other
+
+
 def cpu_curve(recording: Recording) -> list[float]:
-    """The first sample has none before it."""
-    rates = [busy_percent(*pair) for pair in pairwise(recording.samples)]
+    """In a second a guest writes its data or does not: the load shows over several."""
+    samples = recording.samples
+    rates = [
+        busy_percent(samples[max(0, last - CPU_SAMPLES)], samples[last])
+        for last in range(1, len(samples))
+    ]
     return [rates[0], *rates]
 
 
 CURVES: dict[str, Callable[[Recording], list[float]]] = {
-    "CPU busy, %": cpu_curve,
+    f"CPU busy, %, of the last {CPU_SAMPLES} s": cpu_curve,
     "memory used, MiB": memory_curve,
     "pages shared": shared_curve,
 }
