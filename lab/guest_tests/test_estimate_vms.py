@@ -17,26 +17,11 @@ pytestmark = [pytest.mark.vm, pytest.mark.needs(nodes=2)]
 WORKLOAD = "btree"
 KIB = 32 * 1024
 NEAR = 0.05
-HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 @pytest.fixture(scope="module")
-def small_pages() -> Iterator[None]:
-    """The kernel makes huge pages of small ones and nothing as it finds the time.
-
-    What is there then grows after it was looked at; and pages of zeroes in them go
-    when ksmd splits them, without being merged.
-    """
-    before = HUGE_PAGES.read_text().partition("[")[2].partition("]")[0]
-    HUGE_PAGES.write_text("never")
-    yield
-    HUGE_PAGES.write_text(before)
-
-
-@pytest.fixture(scope="module")
-def machines(small_pages: None) -> Iterator[list[VirtualMachine]]:
+def machines() -> Iterator[list[VirtualMachine]]:
     """One per node, and idle; the second one comes when the first one is up."""
-    assert small_pages is None
     for module in ("kvm_amd", "kvm_intel"):  # in a kernel of ours they are built in
         subprocess.run(["modprobe", "--quiet", module], check=False)
     if not Path("/dev/kvm").exists():
@@ -57,7 +42,7 @@ def test_what_is_foretold_is_what_ksm_saves(
 ) -> None:
     ksm.write("merge_across_nodes", across)
     try:
-        pids = [word for vm in machines for word in ("--pid", str(vm.process.pid))]
+        pids = [word for vm in machines for word in ("--pid", str(vm.pid))]
         totals = program.read_json("estimate", *pids)["totals"]
         saving = totals["across_nodes" if across else "within_nodes"]
         foretold = saving["merged_pages"]["value"] + saving["zero_pages"]
