@@ -376,6 +376,8 @@ def test_remote_accesses_are_what_the_processor_counted_or_else_pages() -> None:
     assert model.mean_remote_percent([result]) == pytest.approx([25, 25])
     result["instances"][1]["loads"] = {"local": 100, "remote": 300}
     assert model.mean_remote_percent([result]) == pytest.approx([25, 75])
+    result["instances"][1]["loads"] = {"local": 0, "remote": 0}
+    assert model.mean_remote_percent([result]) == pytest.approx([25, 25])
 
 
 def test_what_real_hardware_does_not_run_is_said_to_be_run_elsewhere(

@@ -76,7 +76,8 @@ def mean_remote_percent(results: Sequence[Result]) -> list[float]:
         if counts := instance["counts"]:
             total = counts["local"] + counts["remote"] + counts["elsewhere"]
             return 100 * counts["remote"] / total
-        if loads := instance.get("loads"):
+        loads = instance.get("loads")
+        if loads and any(loads.values()):
             return 100 * loads["remote"] / (loads["local"] + loads["remote"])
         return 100 - local_pages_percent(instance)
 

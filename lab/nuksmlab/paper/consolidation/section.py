@@ -46,6 +46,7 @@ INTRODUCTION = [
 ORDER = (ONE, DIFFERENT, TWO, THREE)
 STATES = ("pages_shared", "pages_sharing", "pages_unshared", "pages_volatile")
 PAGES_PER_MIB = 256
+CPU_SAMPLES = 10  # a second from each other, for the curve
 
 
 def published() -> dict[str, dict[str, Any]]:
@@ -167,9 +168,6 @@ def memory_curve(recording: Recording) -> list[float]:
 
 def shared_curve(recording: Recording) -> list[float]:
     return [sample["ksm"]["pages_shared"] for sample in recording.samples]
-
-
-CPU_SAMPLES = 10  # a second from each other
 
 
 def cpu_curve(recording: Recording) -> list[float]:
