@@ -3,6 +3,7 @@
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -49,13 +50,49 @@ def free_mib(node: int) -> int:
     return int(match[1]) // 1024
 
 
-def parse_high_watermark(zoneinfo: str, node: int) -> int:
-    """Pages of free memory below which the kernel reclaims, over a node's zones."""
-    zones = [zone for zone in zoneinfo.split("Node ") if zone.startswith(f"{node},")]
-    matches = (re.search(r"^ +high +([0-9]+)$", zone, re.MULTILINE) for zone in zones)
-    return sum(int(match[1]) for match in matches if match)
+@dataclass
+class Zone:
+    """Of one node, in pages."""
+
+    node: int
+    free: int = 0
+    high: int = 0
+    kept: int = 0  # for those who can use no other zone
+
+    @property
+    def room(self) -> int:
+        """For programs; less than none below the watermark."""
+        return self.free - self.kept - self.high if self.free > self.kept else 0
+
+
+def parse_zones(zoneinfo: str) -> list[Zone]:
+    zones: list[Zone] = []
+    for line in zoneinfo.splitlines():
+        numbers = [int(number) for number in re.findall(r"\b[0-9]+\b", line)]
+        if line.startswith("Node "):
+            zones.append(Zone(numbers[0]))
+        elif re.match(r" +pages free ", line):
+            zones[-1].free = numbers[0]
+        elif re.match(r" +high +[0-9]+$", line):
+            zones[-1].high = numbers[0]
+        elif re.match(r" +protection: ", line):
+            zones[-1].kept = max(numbers)
+    return zones
+
+
+def zones(node: int) -> list[Zone]:
+    every = parse_zones(Path("/proc/zoneinfo").read_text())
+    return [zone for zone in every if zone.node == node]
+
+
+def _mib(pages: int) -> int:
+    return pages * os.sysconf("SC_PAGE_SIZE") // (1 << 20)
 
 
 def high_watermark_mib(node: int) -> int:
-    pages = parse_high_watermark(Path("/proc/zoneinfo").read_text(), node)
-    return pages * os.sysconf("SC_PAGE_SIZE") // (1 << 20)
+    return _mib(sum(zone.high for zone in zones(node)))
+
+
+def room_mib(node: int) -> int:
+    """What programs can take on the node before the kernel reclaims there."""
+    return _mib(max(0, sum(zone.room for zone in zones(node))))

@@ -128,14 +128,13 @@ StartTenant = Callable[..., Tenant]
 
 
 def fill_node(start: StartTenant, node: int, left_mib: int) -> list[Tenant]:
-    """Leaves so much above the high watermark: nothing is reclaimed or killed.
+    """Leaves so much before the kernel reclaims: nothing is reclaimed or killed.
 
     Pages that wait on CPUs' lists are used, too, but do not count as free
-    before, so that it takes more than one tenant.
+    before, so that it can take more than one tenant.
     """
     fillers: list[Tenant] = []
-    keep = numa.high_watermark_mib(node) + left_mib
-    while (room := numa.free_mib(node) - keep) > 0:
+    while (room := numa.room_mib(node) - left_mib) > 0:
         name = f"filler-{len(fillers)}"
         fillers.append(start(name, node, mib=room, equal=0, private=100))
     return fillers

@@ -31,11 +31,27 @@ def test_unknown_mapping_is_an_error() -> None:
         numa.parse_numa_maps(MAPS, 0x1000)
 
 
-def test_high_watermark_is_summed_over_a_nodes_zones() -> None:
-    zone = "Node {}, zone {}\n  pages free 9\n        high     {}\n    high:  7\n"
+def test_zones_keep_what_only_some_may_take() -> None:
+    zone = """\
+Node {}, zone {}
+  pages free     {}
+        boost    0
+        high     {}
+        high_free 7
+        protection: (0, {}, {})
+    high:  7
+"""
     text = "".join(
-        zone.format(node, name, high)
-        for node, name, high in ((0, "DMA", 104), (0, "DMA32", 200), (1, "Normal", 50))
+        zone.format(*fields)
+        for fields in (
+            (0, "DMA", 900, 100, 10, 300),
+            (0, "DMA32", 90, 100, 0, 0),
+            (1, "Normal", 900, 50, 0, 0),
+        )
     )
-    assert numa.parse_high_watermark(text, 0) == 304
-    assert numa.parse_high_watermark(text, 1) == 50
+    zones = numa.parse_zones(text)
+    assert [zone.node for zone in zones] == [0, 0, 1]
+    assert [zone.high for zone in zones] == [100, 100, 50]
+    assert [zone.room for zone in zones] == [500, -10, 850]
+    zones[0].free = 300
+    assert zones[0].room == 0, "all of it is kept for others"

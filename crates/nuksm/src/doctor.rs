@@ -137,7 +137,7 @@ fn nodes(machine: &Topology) -> Vec<Finding> {
     }
     let mut findings = vec![ok(format!("{} nodes with memory", with_memory.len()))];
     for node in with_memory {
-        if node.free_bytes / pagemap::page_size() <= node.high_watermark_pages {
+        if node.room_pages == 0 {
             let what =
                 format!("node {} has no free memory above its high watermark: no page moves there", node.id);
             findings.push(problem(what, "free memory on that node, or move a tenant to another"));
@@ -290,7 +290,7 @@ mod tests {
         let machine = crate::view::tests::view().machine;
         assert_eq!(severities(&nodes(&machine)), [Severity::Ok]);
         let mut full = machine.clone();
-        full.nodes[1].free_bytes = 0;
+        full.nodes[1].room_pages = 0;
         assert_eq!(severities(&nodes(&full)), [Severity::Ok, Severity::Problem]);
         let mut single = machine;
         single.nodes[1].total_bytes = 0;

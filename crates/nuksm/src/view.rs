@@ -172,7 +172,7 @@ pub mod tests {
             cpus: numafs::CpuList::default(),
             total_bytes: 1 << 30,
             free_bytes: 1 << 20,
-            high_watermark_pages: 6,
+            room_pages: 250,
             distances: vec![if id == 0 { 10 } else { 21 }, if id == 0 { 21 } else { 10 }],
         };
         let zones = vec![

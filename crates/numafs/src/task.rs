@@ -111,7 +111,7 @@ mod tests {
             cpus: cpus.parse().unwrap(),
             total_bytes: 1,
             free_bytes: 1,
-            high_watermark_pages: 0,
+            room_pages: 0,
             distances: Vec::new(),
         };
         Topology { nodes: vec![node(0, "0-1"), node(1, "2-3")], zones: Vec::new() }

@@ -18,8 +18,10 @@ pub struct Node {
     pub total_bytes: u64,
     /// Free memory in bytes.
     pub free_bytes: u64,
-    /// Sum of its zones' high watermarks in pages: below that the kernel reclaims.
-    pub high_watermark_pages: u64,
+    /// Pages that programs can still take here before the kernel goes elsewhere
+    /// or reclaims: what its zones have free above their high watermarks, less
+    /// what they keep for those who can use no other (`lowmem_reserve_ratio`).
+    pub room_pages: u64,
     /// Distance to each online node, in the order of [`Topology::nodes`];
     /// 10 is local (ACPI SLIT).
     pub distances: Vec<u32>,
@@ -49,7 +51,7 @@ impl Topology {
     /// Reads the machine's nodes; a kernel without NUMA has none.
     pub fn read(root: &Root) -> Result<Self> {
         let zoneinfo = root.text(ZONEINFO)?.unwrap_or_default();
-        let (zones, watermarks) = parse_zoneinfo(root, &zoneinfo)?;
+        let (zones, rooms) = parse_zoneinfo(root, &zoneinfo)?;
         let mut nodes = Vec::new();
         for id in root.numbered(DIR, "node")? {
             let (total_bytes, free_bytes) = read_meminfo(root, id)?;
@@ -60,10 +62,9 @@ impl Topology {
                 .map(|word| word.parse().map_err(|_| root.malformed(&path, "distances", &text)))
                 .collect::<Result<_>>()?;
             let cpulist = root.value(format!("{DIR}/node{id}/cpulist"), "a list of CPUs")?;
-            let high_watermark_pages =
-                watermarks.iter().filter(|(node, _)| *node == id).map(|(_, high)| high).sum();
+            let room_pages = room_pages(rooms.iter().filter(|room| room.node == id));
             let cpus = cpulist.unwrap_or_default();
-            nodes.push(Node { id, cpus, total_bytes, free_bytes, high_watermark_pages, distances });
+            nodes.push(Node { id, cpus, total_bytes, free_bytes, room_pages, distances });
         }
         Ok(Self { nodes, zones })
     }
@@ -122,33 +123,61 @@ fn read_meminfo(root: &Root, id: u32) -> Result<(u64, u64)> {
     Ok((kib("MemTotal:")? * 1024, kib("MemFree:")? * 1024))
 }
 
-type Zones = (Vec<ZoneSpan>, Vec<(u32, u64)>);
+/// What a zone has free, and what of that is not for programs to take.
+#[derive(Debug)]
+struct ZoneRoom {
+    node: u32,
+    free: u64,
+    high_watermark: u64,
+    /// From allocations that any zone would do for, as programs' are.
+    protection: u64,
+}
 
-/// Spans of all zones with memory, and (node, high watermark) of each.
-fn parse_zoneinfo(root: &Root, text: &str) -> Result<Zones> {
+/// The room of a node with these zones, in pages. A zone that is below its
+/// watermark makes it smaller: programs get pages there even if another zone has
+/// more, down to the low watermark.
+fn room_pages<'a>(zones: impl Iterator<Item = &'a ZoneRoom>) -> u64 {
+    let (mut usable, mut watermarks) = (0, 0);
+    for zone in zones.filter(|zone| zone.free > zone.protection) {
+        usable += zone.free - zone.protection;
+        watermarks += zone.high_watermark;
+    }
+    usable.saturating_sub(watermarks)
+}
+
+/// Spans of all zones with memory, and what each zone can still take.
+fn parse_zoneinfo(root: &Root, text: &str) -> Result<(Vec<ZoneSpan>, Vec<ZoneRoom>)> {
     let mut spans = Vec::new();
-    let mut watermarks = Vec::new();
-    let (mut node, mut spanned) = (0, 0);
+    let mut rooms = Vec::<ZoneRoom>::new();
+    let mut spanned = 0;
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let number = |word: &str| word.parse::<u64>().map_err(|_| root.malformed(ZONEINFO, "a number", line));
+        if let ["Node", id, "zone", _] = words.as_slice() {
+            let id = id.trim_end_matches(',').parse();
+            let node = id.map_err(|_| root.malformed(ZONEINFO, "Node N, zone NAME", line))?;
+            rooms.push(ZoneRoom { node, free: 0, high_watermark: 0, protection: 0 });
+            spanned = 0;
+        }
+        let Some(zone) = rooms.last_mut() else { continue };
         match words.as_slice() {
-            ["Node", id, "zone", _] => {
-                let id = id.trim_end_matches(',');
-                node = id.parse().map_err(|_| root.malformed(ZONEINFO, "Node N, zone NAME", line))?;
-                spanned = 0;
+            ["pages", "free", pages] => zone.free = number(pages)?,
+            ["high", pages] => zone.high_watermark = number(pages)?,
+            ["protection:", classes @ ..] => {
+                for pages in classes {
+                    zone.protection = zone.protection.max(number(pages.trim_matches(['(', ',', ')']))?);
+                }
             }
-            ["high", pages] => watermarks.push((node, number(pages)?)),
             ["spanned", pages] => spanned = number(pages)?,
             ["start_pfn:", pfn] if spanned > 0 => {
                 let start_pfn = number(pfn)?;
-                spans.push(ZoneSpan { node, start_pfn, end_pfn: start_pfn + spanned });
+                spans.push(ZoneSpan { node: zone.node, start_pfn, end_pfn: start_pfn + spanned });
             }
             _ => {}
         }
     }
     spans.sort_unstable_by_key(|span| span.start_pfn);
-    Ok((spans, watermarks))
+    Ok((spans, rooms))
 }
 
 #[cfg(test)]
@@ -182,19 +211,25 @@ Node 0, zone      DMA
   pages free     2816
         high     104
         spanned  4095
-        protection: (0, 1, 2)
+        protection: (0, 200, 2000, 2000)
   start_pfn:           1
 Node 0, zone   Device
+  pages free     0
         high     0
         spanned  0
+        protection: (0, 0, 0, 0)
   start_pfn:           0
 Node 0, zone    DMA32
+  pages free     300
         high     200
         spanned  1000
+        protection: (0, 0, 0, 0)
   start_pfn:           4096
 Node 1, zone   Normal
+  pages free     40
         high     50
         spanned  1000
+        protection: (0, 0, 0, 0)
   start_pfn:           5096
 ";
 
@@ -203,7 +238,6 @@ Node 1, zone   Normal
         let (_dir, root) = machine(ZONES, MEMINFO);
         let machine = Topology::read(&root).unwrap();
         assert_eq!(machine.nodes.len(), 3);
-        assert_eq!(machine.nodes[0].high_watermark_pages, 304);
         assert_eq!((machine.nodes[1].total_bytes, machine.nodes[1].free_bytes), (2_097_152, 524_288));
         assert_eq!((machine.node_of_cpu(3), machine.node_of_cpu(5)), (Some(1), None));
         assert_eq!((machine.distance(0, 2), machine.distance(0, 9)), (31, u32::MAX));
@@ -212,6 +246,19 @@ Node 1, zone   Normal
             (Some(0), Some(1)),
             "the nearest with memory"
         );
+    }
+
+    #[test]
+    fn a_node_has_the_room_that_its_zones_keep_for_nobody_else() {
+        let rooms = |zoneinfo: &str| {
+            let (_dir, root) = machine(zoneinfo, MEMINFO);
+            let machine = Topology::read(&root).unwrap();
+            machine.nodes.iter().map(|node| node.room_pages).collect::<Vec<_>>()
+        };
+        assert_eq!(rooms(ZONES), [712 + 100, 0, 0]);
+        assert_eq!(rooms(&ZONES.replace("free     300", "free     150")), [712 - 50, 0, 0]);
+        let protected = ZONES.replace("2000, 2000", "2816, 2816");
+        assert_eq!(rooms(&protected), [100, 0, 0], "DMA is kept for devices");
     }
 
     #[test]

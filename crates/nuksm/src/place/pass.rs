@@ -10,7 +10,7 @@ use crate::cli::PlaceArgs;
 use crate::stop::Stop;
 use crate::view::View;
 use anyhow::Result;
-use model::{Move, NodeShare, Page, Policy, Room, Sharer};
+use model::{Move, NodeShare, Page, Policy, Sharer};
 use pagemap::{Mapping, Outcome, Refusal};
 use sysroot::Root;
 
@@ -29,7 +29,8 @@ pub fn run(
     looked(&view, meter.cpu_seconds());
     let shares = shares(&view, args.policy.into(), &args.pid, &args.exclude);
     let distance = |from, to| view.machine.distance(from, to);
-    let plan = model::plan(&view.pages, &shares, room(&view), distance);
+    let free = view.machine.nodes.iter().map(|node| (node.id, node.room_pages)).collect();
+    let plan = model::plan(&view.pages, &shares, free, distance);
 
     let mut report = Report {
         policy: args.policy.as_str(),
@@ -93,13 +94,6 @@ fn shares(view: &View, policy: Policy, only: &[u32], exclude: &[u32]) -> Vec<Vec
     view.sets.iter().map(share).collect()
 }
 
-/// Pages each node can take before the kernel would start to reclaim there.
-fn room(view: &View) -> Room {
-    let free = |node: &numafs::Node| node.free_bytes / pagemap::page_size();
-    let nodes = view.machine.nodes.iter();
-    nodes.map(|node| (node.id, free(node).saturating_sub(node.high_watermark_pages))).collect()
-}
-
 /// Each move with the mapping through which the kernel is told of it: one of a
 /// sharer on the target node, since its cpuset surely allows that node.
 fn tasks(view: &View, moves: &[Move]) -> Vec<Task> {
@@ -150,13 +144,6 @@ mod tests {
         assert_eq!(sizes(&[], &[12]), [2, 0]);
         assert_eq!(sizes(&[10], &[10]), [0, 0]);
         assert_eq!(sizes(&[99], &[]), [0, 0]);
-    }
-
-    #[test]
-    fn room_ends_at_the_high_watermark() {
-        // 1 MiB free is 256 pages of 4 KiB, 6 of them below the watermark.
-        let pages = (1 << 20) / pagemap::page_size() - 6;
-        assert_eq!(room(&view()), Room::from([(0, pages), (1, pages)]));
     }
 
     #[test]

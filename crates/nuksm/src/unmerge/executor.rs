@@ -13,8 +13,8 @@ use pagemap::{Mapping, Pagemap, Refusal};
 use std::collections::BTreeMap;
 use sysroot::Root;
 
-/// Pages between two looks at the nodes' free memory, which others use, too.
-const PAGES_PER_LOOK: usize = 4096;
+/// Copies between two looks at the nodes' free memory, which others use, too.
+const COPIES_PER_LOOK: u64 = 4096;
 
 /// How the work ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +27,32 @@ pub enum End {
     NoRoom(u32),
     /// This kernel lets a shared page be read without un-merging it.
     NotOffered,
+}
+
+/// How many copies each node can take until it has to be looked at again.
+///
+/// Merged pages that are freed meanwhile count only from the next look on.
+#[derive(Debug, Default)]
+struct Room {
+    pages: BTreeMap<u32, u64>,
+}
+
+impl Room {
+    fn look(root: &Root) -> Result<Self> {
+        let machine = Topology::read(root).context("cannot read the machine's nodes")?;
+        let pages = |node: &numafs::Node| (node.id, node.room_pages.min(COPIES_PER_LOOK));
+        Ok(Self { pages: machine.nodes.iter().map(pages).collect() })
+    }
+
+    /// Gives each copy in turn a page on its node; says how many got one before
+    /// the first that did not.
+    fn take(&mut self, homes: impl Iterator<Item = u32>) -> usize {
+        let mut take_one = |home| {
+            let left = self.pages.get_mut(&home).filter(|left| **left > 0);
+            left.map(|left| *left -= 1).is_some()
+        };
+        homes.take_while(|&home| take_one(home)).count()
+    }
 }
 
 /// Does a job.
@@ -46,36 +72,36 @@ impl<'a> Executor<'a> {
     /// Un-merges page after page and counts what became of each mapping.
     pub fn carry_out(&self, stop: &Stop, report: &mut Report) -> Result<End> {
         let mappings = self.job.mappings();
-        let homes: Vec<u32> = report.nodes.iter().filter(|row| row.copies > 0).map(|row| row.node).collect();
+        let mut rest = mappings.as_slice();
         let mut pace = Pace::new(self.pages_per_second);
-        let mut since_look = 0;
-        for batch in mappings.chunks(pace.batch()) {
+        let mut room = Room::default();
+        while let [next, ..] = rest {
             if stop.wait(pace.delay()) {
                 return Ok(End::Interrupted);
             }
-            since_look += batch.len();
-            if self.watch_room && since_look >= PAGES_PER_LOOK {
-                since_look = 0;
-                if let Some(node) = self.full_node(&homes)? {
-                    return Ok(End::NoRoom(node));
-                }
+            let mut count = pace.batch().min(rest.len());
+            if self.watch_room {
+                let homes = || rest[..count].iter().map(|mapping| self.job.home(mapping));
+                count = match room.take(homes()) {
+                    0 => {
+                        room = Room::look(self.root)?;
+                        room.take(homes())
+                    }
+                    fitting => fitting,
+                };
             }
+            if count == 0 {
+                return Ok(End::NoRoom(self.job.home(next)));
+            }
+            let (batch, later) = rest.split_at(count);
             self.take_apart(batch, report)?;
             pace.handled(batch.len(), mappings.len());
             if report.unmerged == 0 && report.kept() > 0 {
                 return Ok(End::NotOffered);
             }
+            rest = later;
         }
         Ok(End::Finished)
-    }
-
-    /// A node below its high watermark, of those that copies go to.
-    fn full_node(&self, homes: &[u32]) -> Result<Option<u32>> {
-        let machine = Topology::read(self.root).context("cannot read the machine's nodes")?;
-        let full = |node: &&numafs::Node| {
-            homes.contains(&node.id) && node.free_bytes / pagemap::page_size() < node.high_watermark_pages
-        };
-        Ok(machine.nodes.iter().find(full).map(|node| node.id))
     }
 
     fn take_apart(&self, batch: &[Mapping], report: &mut Report) -> Result<()> {
@@ -115,5 +141,19 @@ impl<'a> Executor<'a> {
                 Err(refusal) => Err(refusal),
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_fit_until_the_first_whose_node_is_full() {
+        let mut room = Room { pages: BTreeMap::from([(0, 3), (1, 1)]) };
+        assert_eq!(room.take([0, 1, 0, 1, 0].into_iter()), 3);
+        assert_eq!(room.take([0, 0].into_iter()), 1);
+        assert_eq!(room.take([0].into_iter()), 0);
+        assert_eq!(Room::default().take([7].into_iter()), 0, "nothing is known of it yet");
     }
 }

@@ -45,12 +45,14 @@ impl<'a> Job<'a> {
     }
 
     /// The node for the copy: the one of the memory's policy, else the one where
-    /// the tenant runs; the page's own when neither is known.
+    /// the tenant runs; the page's own when neither is known. If that node has no
+    /// memory, the nearest that has.
     pub fn home(&self, mapping: &Mapping) -> u32 {
         let tenant = mapping.tenant() as usize;
         let policy = self.policies[tenant].node(mapping.addr());
         let home = policy.or(self.view.tenants[tenant].node);
-        home.or_else(|| self.view.machine.node_of_pfn(mapping.pfn)).unwrap_or(0)
+        let home = home.or_else(|| self.view.machine.node_of_pfn(mapping.pfn)).unwrap_or(0);
+        self.view.machine.memory_node(home).unwrap_or(home)
     }
 
     /// Nodes that have memory.

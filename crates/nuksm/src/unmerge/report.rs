@@ -90,12 +90,11 @@ impl Report {
         let mut free = BTreeMap::new();
         let mut nodes = Vec::new();
         for node in job.view.machine.nodes.iter().filter(|node| node.total_bytes > 0) {
-            let pages = (node.free_bytes / pagemap::page_size()).saturating_sub(node.high_watermark_pages);
-            free.insert(node.id, pages);
+            free.insert(node.id, node.room_pages);
             let cost = cost.nodes.get(&node.id).copied().unwrap_or_default();
-            let missing = cost.missing(pages);
+            let missing = cost.missing(node.room_pages);
             let (copies, freed, peak) = (cost.copies, cost.freed, cost.peak);
-            nodes.push(NodeRow { node: node.id, copies, freed, peak, free: pages, missing });
+            nodes.push(NodeRow { node: node.id, copies, freed, peak, free: node.room_pages, missing });
         }
         let zero_pages = if args.pid.is_none() { ksm.ksm_zero_pages.unwrap_or(0) } else { 0 };
         let cgroups = job.cgroups(root)?.into_iter();
