@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import numa
-from nuksmlab.ksm import Ksm
+from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.tenant import StartTenant, Tenant
 
 MIB = 8
@@ -264,11 +264,6 @@ def test_counters_agree_with_each_other(ksm: Ksm, start: StartTenant) -> None:
             stat["ksm_merged_local"] + stat["ksm_merged_remote"]
             == (stat["ksm_merging_pages"])
         )
-
-
-def process_stat(pid: int) -> dict[str, int]:
-    lines = Path(f"/proc/{pid}/ksm_stat").read_text().splitlines()
-    return {line.split()[0]: int(line.split()[1]) for line in lines if " " in line}
 
 
 @pytest.mark.needs(nodes=2)

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from nuksmlab import perf, program, wait
-from nuksmlab.ksm import MERGE_SECONDS, Ksm
+from nuksmlab.ksm import MERGE_SECONDS, Ksm, process_stat
 from nuksmlab.paper.start import Fleet, Running
 from nuksmlab.paper.trial import Observed, Phase, Trial
 from nuksmlab.perf import Events
@@ -23,6 +23,8 @@ OUTPUT = Path(os.environ["NUKSM_OUTPUT"])
 # It is in the first one's memory when the second one comes, which for this
 # reason it will always look at first: so it was in the paper.
 CRAWL = {"pages_to_scan": 1, "sleep_millisecs": 200}
+# In which it comes to the first one.
+COMES_BY_SECONDS = 60.0
 # So slow that it can be stopped half-way.
 SLOW = {"pages_to_scan": 64, "sleep_millisecs": 5}
 
@@ -36,6 +38,14 @@ def configure(ksm: Ksm, trial: Trial) -> None:
     ksm.write("kib_per_tree", 0 if trial["index"] == "content" else 256)
     ksm.set_speed(CRAWL)
     ksm.start()
+
+
+def wait_for_ksmd(instance: Running) -> None:
+    wait.until(
+        lambda: process_stat(instance.pid)["ksm_rmap_items"] > 0,
+        lambda: f"ksmd in process {instance.pid}; is there anything else to merge?",
+        COMES_BY_SECONDS,
+    )
 
 
 def merge(ksm: Ksm, trial: Trial, instances: Sequence[Running]) -> None:
@@ -127,6 +137,8 @@ def carry_out(ksm: Ksm, fleet: Fleet, trial: Trial) -> Iterator[Observed]:
             what = (trial["workload"], number, place["node"], trial["kib"])
             instances.append(instance := fleet.get(stack, *what))
             instance.renice(place["nice"])
+            if number == 0 and trial["placement"] != "off":
+                wait_for_ksmd(instance)
         mappings = sum(instance.equal_pages for instance in instances)
         for stage in range(1, trial["stages"]):
             yield measure(ksm, trial, instances)
