@@ -13,7 +13,7 @@ use pagemap::{Mapping, Pagemap, Refusal};
 use std::collections::BTreeMap;
 use sysroot::Root;
 
-/// Copies between two looks at the nodes' free memory, which others use, too.
+/// Copies that a node gets between two looks at its room, which others use, too.
 const COPIES_PER_LOOK: u64 = 4096;
 
 /// How the work ended.

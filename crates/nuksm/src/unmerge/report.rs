@@ -61,7 +61,7 @@ pub struct NodeRow {
     pub freed: u64,
     /// The most that is taken at any moment.
     pub peak: u64,
-    /// Free pages above the high watermark.
+    /// Pages that programs can still take there: `numafs::Node::room_pages`.
     pub free: u64,
     /// Pages that are too few.
     pub missing: u64,
