@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The kernel's own account of where pages are, independent of `nuksm`."""
 
+import ctypes
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+
+MOVE_PAGES = 279  # the system call's number on x86-64
 
 
 def online(root: Path = Path("/sys/devices/system/node")) -> list[int]:
@@ -96,3 +99,21 @@ def high_watermark_mib(node: int) -> int:
 def room_mib(node: int) -> int:
     """What programs can take on the node before the kernel reclaims there."""
     return _mib(max(0, sum(zone.room for zone in zones(node))))
+
+
+def cpus(node: int) -> set[int]:
+    """Those of a node."""
+    found = Path(f"/sys/devices/system/node/node{node}").glob("cpu[0-9]*")
+    return {int(cpu.name.removeprefix("cpu")) for cpu in found}
+
+
+def nodes_of(pid: int, address: int, pages: int) -> list[int]:
+    """The node of each page; below 0 where there is none. Any owner can ask this."""
+    size = os.sysconf("SC_PAGE_SIZE")
+    places = (ctypes.c_void_p * pages)(*(address + i * size for i in range(pages)))
+    status = (ctypes.c_int * pages)()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(MOVE_PAGES, pid, pages, places, None, status, 0):
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return list(status)
