@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The kernel's own account of where pages are, independent of `nuksm`."""
 
+import ctypes
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+MOVE_PAGES = 279  # the system call's number on x86-64
 
 
 def online(root: Path = Path("/sys/devices/system/node")) -> list[int]:
@@ -40,6 +45,40 @@ def parse_anonymous(text: str) -> dict[int, int]:
 
 def anonymous_pages_by_node(pid: int) -> dict[int, int]:
     return parse_anonymous(Path(f"/proc/{pid}/numa_maps").read_text())
+
+
+def page_nodes(pid: int, address: int, pages: int) -> list[int]:
+    """The node of each page from the address on, by move_pages(2) that moves none."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    size = os.sysconf("SC_PAGE_SIZE")
+    addresses = [address + page * size for page in range(pages)]
+    nodes = (ctypes.c_int * pages)()
+    asked = (ctypes.c_void_p * pages)(*addresses)
+    if libc.syscall(MOVE_PAGES, pid, ctypes.c_ulong(pages), asked, None, nodes, 0) < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return list(nodes)
+
+
+def parse_cpus(text: str) -> set[int]:
+    """A list as the kernel writes it: 0-3,8."""
+    cpus: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        cpus.update(range(int(first), int(last or first) + 1))
+    return cpus
+
+
+@contextmanager
+def running_on(node: int) -> Iterator[None]:
+    """This thread runs on the node's CPUs meanwhile."""
+    before = os.sched_getaffinity(0)
+    path = Path(f"/sys/devices/system/node/node{node}/cpulist")
+    os.sched_setaffinity(0, parse_cpus(path.read_text()))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def free_mib(node: int) -> int:

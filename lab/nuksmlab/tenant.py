@@ -96,6 +96,11 @@ class Tenant:
         """Where the kernel says this tenant's equal pages are."""
         return numa.pages_by_node(self.pid, int(self.facts["equal_at"], 16))
 
+    def equal_nodes(self) -> list[int]:
+        """The same for each of them, in the order of their addresses."""
+        address = int(self.facts["equal_at"], 16)
+        return numa.page_nodes(self.pid, address, self.equal_pages)
+
     def renice(self, nice: int) -> None:
         os.setpriority(os.PRIO_PROCESS, self.pid, nice)
 
