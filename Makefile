@@ -2,12 +2,12 @@
 # `make help` lists what can be made.
 
 NODES ?= 2
-SECONDS ?= 180
+SECONDS ?= 300
 CONFIG ?= lab
 PREFIX ?= /usr/local
 PYTHON := build/venv/bin/python
 KERNEL_OPTION := $(if $(KERNEL),--kernel "$(KERNEL)")
-OUR_KERNEL := $(filter nuksm nuksm-debug,$(KERNEL))
+OUR_KERNEL := $(filter nuksm nuksm-debug nuksm-kcsan,$(KERNEL))
 IN_MACHINE := $(PYTHON) -m nuksmlab run $(KERNEL_OPTION)
 ON_ENGINE := $(PYTHON) -m nuksmlab run --kernel nuksm
 TESTS := $(PYTHON) -m pytest -v -c lab/pyproject.toml -p no:cacheprovider
@@ -50,7 +50,7 @@ unit: $(READY) ## run the tests that need no machine
 	cargo test --locked --workspace
 	$(PYTHON) -m pytest -c lab/pyproject.toml lab/tests
 
-kernel: setup-kernel ## build our kernel and say where it is; CONFIG=lab or debug, ARCH=um for User-Mode Linux
+kernel: setup-kernel ## build our kernel and say where it is; CONFIG=lab, debug or kcsan, ARCH=um for User-Mode Linux
 	@kernel/build.sh $(if $(filter um,$(ARCH)),um,$(CONFIG))
 
 kernels: setup-test
@@ -65,8 +65,8 @@ series: setup-kernel ## write the engine as patches for git am into build/series
 engine: $(READY) ## run the engine's tests, on its own kernels
 	kernel=$$(kernel/build.sh um) && \
 	$(PYTHON) -m nuksmlab uml --kernel "$$kernel" --memory-mib 512 --output build/engine-um -- $(ENGINE_TESTS)
-	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2 -- $(ENGINE_TESTS)
-	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4 -- $(ENGINE_TESTS) -m "not stress and not anywhere"
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2 -- $(ENGINE_TESTS) -m "not stress and not cost and not exhaustive"
+	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4 -- $(ENGINE_TESTS) -m "not stress and not cost and not anywhere and not exhaustive"
 
 kernel-check: $(filter setup-test,$(READY)) ## ask the kernel's tools about the engine; compare what is without it with stock
 	@kernel/check.sh
@@ -82,10 +82,8 @@ else
 	$(PYTHON) -m nuksmlab.selftests compare build/selftests-stock build/selftests-engine
 endif
 
-stress: $(READY) ## everything at once on the debug kernel; NODES=2 or 4, SECONDS=180, KERNEL=nuksm-debug
-	$(PYTHON) -m nuksmlab run --kernel $(or $(KERNEL),nuksm-debug) --nodes $(NODES) --memory-mib 768 \
-		--append "kmemleak=on movablecore=50%" --deadline $$(($(SECONDS) + 1200)) --output build/stress-$(NODES) -- \
-		env NUKSM_STRESS_SECONDS=$(SECONDS) $(if $(SEED),NUKSM_STRESS_SEED=$(SEED)) $(TESTS) lab/engine_tests/test_stress.py -m stress
+stress: $(READY) ## everything at once, at random; NODES=2 or 4, SECONDS=300, KERNEL=nuksm-debug or nuksm-kcsan, SEED=
+	$(PYTHON) -m nuksmlab.fuzz --kernel $(or $(KERNEL),nuksm-debug) --nodes $(NODES) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 guest: $(READY) ## run the program's tests in machines of two and four nodes
 	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2 -- $(GUEST_TESTS) -m "not cost and not package and not vm"
@@ -105,9 +103,10 @@ package: $(READY) $(if $(AT_ONCE),,deb) ## test the Debian package and its unit,
 	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/package -- $(PYTHON) -m nuksmlab.systemd "$$image" \
 		$(subst $(PYTHON),python3,$(GUEST_TESTS)) -m package
 
-cost: setup-test build ## measure a pass over 1 GiB of merged pages, and serving 64 tenants
+cost: setup-test build ## measure a pass over 1 GiB of merged pages, serving 64 tenants, and what readers cost ksmd
 	$(IN_MACHINE) --nodes 2 --memory-mib 2048 --output build/cost -- $(GUEST_TESTS) -m cost
 	cat build/cost/*.json
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/cost-readers -- $(ENGINE_TESTS) -m cost -s
 
 bench: setup-test build ## measure the engine's index against stock's; QUICK=1 for two minutes
 	kernel=$$(kernel/build.sh um) && stock=$$(kernel/build.sh um-stock) && \
@@ -117,9 +116,9 @@ paper: $(READY) ## reproduce the paper; QUICK=1 in small, EXPERIMENT=NAME one on
 	$(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) $(if $(HOST),--host) \
 		$(if $(EXPERIMENT),--experiment $(EXPERIMENT)) $(if $(HARDWARE),--hardware "$(HARDWARE)")
 
-build: ## build the program, the tenant, the workloads and the counter
+build: ## build the program, the tenant, the fuzzer, the workloads and the counter
 	cargo build --locked --release
-	for part in tenant workloads plugin; do \
+	for part in tenant fuzz workloads plugin; do \
 		$(MAKE) --no-print-directory -C lab/$$part OUT=$(CURDIR)/build || exit; done
 
 program: ## build the program only

@@ -6,18 +6,19 @@
 # built once from the same source, hooks, overlay, configuration and compiler
 # is taken from the cache.
 #
-# usage: kernel/build.sh um|um-stock|lab|debug|deb|source
+# usage: kernel/build.sh um|um-stock|lab|debug|kcsan|deb|source
 #
 #   um        a User-Mode Linux kernel
 #   um-stock  the same without fixes, hooks and overlay, to compare with
 #   lab       a kernel for the lab's machines
 #   debug     the same, checking itself at every step; slow
+#   kcsan     the same, looking for data races; slow
 #   deb       a folder of Debian packages, to install; configured as the kernel
 #             that runs, or as the file $CONFIG_FILE says
 #   source    Debian's source alone: nothing is built
 set -euo pipefail
 
-usage='usage: kernel/build.sh um|um-stock|lab|debug|deb|source'
+usage='usage: kernel/build.sh um|um-stock|lab|debug|kcsan|deb|source'
 config=${1:?$usage}
 kernel=$(cd "$(dirname "$0")" && pwd)
 base=$kernel/base/6.12
@@ -34,6 +35,7 @@ um) fragments=("$base/um.config" "$base/um-engine.config") arch=um target=linux 
 um-stock) fragments=("$base/um.config") arch=um target=linux image=linux ;;
 lab) fragments=("$base/lab.config") ;;
 debug) fragments=("$base/lab.config" "$base/debug.config") ;;
+kcsan) fragments=("$base/lab.config" "$base/kcsan.config") ;;
 deb)
 	fragments=("$base/deb.config") target=bindeb-pkg
 	running=${CONFIG_FILE:-/boot/config-$(uname -r)}

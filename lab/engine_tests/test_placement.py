@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import numa
+from nuksmlab import numa, policy
 from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.tenant import StartTenant, Tenant
 
@@ -31,17 +31,6 @@ def orders(count: int) -> list[list[int]]:
     """As they are, the other way round, and from the middle."""
     there = list(range(count))
     return [there, there[::-1], there[count // 2 :] + there[: count // 2]]
-
-
-def target(placement: str, nodes: Sequence[int], nices: Sequence[int]) -> list[float]:
-    """Share of each node that has a tenant (paper, IV-A, IV-B, IV-E)."""
-    weights = dict.fromkeys(nodes, 0.0)
-    for node, nice in zip(nodes, nices, strict=True):
-        weights[node] += 1 / (nice + 21)
-    if placement == "fair":
-        weights = dict.fromkeys(nodes, 1.0)
-    total = sum(weights.values())
-    return [weights[node] / total for node in sorted(weights)]
 
 
 def shares(tenant: Tenant, nodes: Sequence[int]) -> list[float]:
@@ -76,7 +65,7 @@ def check_shares(
         merge(ksm, tenants)
         for tenant in tenants:
             assert shares(tenant, nodes) == pytest.approx(
-                target(placement, nodes, nices), abs=POINT
+                policy.target(placement, nodes, nices), abs=POINT
             ), f"in the order {order}"
         for tenant in tenants:
             assert tenant.bad_pages() == 0
@@ -124,23 +113,9 @@ def decisions(ksm: Ksm) -> dict[str, int]:
     return {reason: ksm.read(f"placed_{reason}") for reason in reasons}
 
 
-def scan_once(ksm: Ksm) -> None:
-    """Has ksmd end the scan it is in, or do a whole one, and then sleep.
-
-    Writing to `run` waits for ksmd to be done with what it is at; another value
-    of `sleep_millisecs` ends the sleep that it may be in.
-    """
-    ksm.stop()
-    asleep = 600_000 + (ksm.read("sleep_millisecs") == 600_000)
-    ksm.set_speed({"pages_to_scan": 10_000_000, "sleep_millisecs": asleep})
-    before = ksm.read("full_scans")
-    ksm.start()
-    ksm.wait_scans(before + 1 - ksm.read("full_scans"))
-
-
 def heat(ksm: Ksm, hot: Sequence[Tenant]) -> None:
     """One scan, then reads by some; the next scan merges."""
-    scan_once(ksm)
+    ksm.scan_once()
     for tenant in hot:
         assert tenant.bad_pages() == 0
 
@@ -165,7 +140,7 @@ def test_pages_stay_where_they_are_read(
 def test_merged_pages_follow_who_reads_them(ksm: Ksm, start: StartTenant) -> None:
     cold = [start(f"cold-{number}", 0, mib=MIB) for number in range(2)]
     merge(ksm, cold)
-    scan_once(ksm)
+    ksm.scan_once()
     moved = ksm.read("migrated")
     hot = start("hot", 1, mib=MIB)
     heat(ksm, [hot])
@@ -221,11 +196,11 @@ def test_a_page_merged_again_belongs_where_it_did(ksm: Ksm, start: StartTenant) 
     """Who takes pages apart and merges them anew gets no other lots."""
     tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
     merge(ksm, tenants)
-    before = tenants[0].equal_nodes()
+    before = tenants[0].equal_pages_nodes()
     for _ in range(3):
         ksm.unmerge()
         merge(ksm, tenants)
-        assert tenants[0].equal_nodes() == before
+        assert tenants[0].equal_pages_nodes() == before
 
 
 @pytest.mark.needs(nodes=2)

@@ -15,7 +15,7 @@ from pathlib import Path
 from nuksmlab import paths
 
 PACKAGE = re.compile(r"^linux-image-(6\.12\.[0-9]+\+deb[0-9]+-amd64)$")
-ENGINE = {"nuksm": "lab", "nuksm-debug": "debug"}
+ENGINE = {"nuksm": "lab", "nuksm-debug": "debug", "nuksm-kcsan": "kcsan"}
 HELP = (
     "Get one by hand and say where it is: make demo KERNEL=/path/to/vmlinuz\n"
     "(its modules are looked for in lib/modules beside the boot directory;\n"
@@ -117,6 +117,11 @@ def build(config: str) -> Path:
     if done.returncode != 0:
         raise KernelError(f"kernel/build.sh {config} failed")
     return Path(done.stdout.strip())
+
+
+def needs_parallel_cpus(given: str | None) -> bool:
+    """It looks for races, which are none where CPUs take turns."""
+    return given == "nuksm-kcsan"
 
 
 def find(given: str | None) -> Path:

@@ -72,6 +72,19 @@ class Ksm:
             MERGE_SECONDS,
         )
 
+    def scan_once(self) -> None:
+        """Has ksmd end the scan it is in, or do a whole one, and then sleep.
+
+        Writing to `run` waits for ksmd to be done with what it is at; another value
+        of `sleep_millisecs` ends the sleep that it may be in.
+        """
+        self.stop()
+        asleep = 600_000 + (self.read("sleep_millisecs") == 600_000)
+        self.set_speed({"pages_to_scan": 10_000_000, "sleep_millisecs": asleep})
+        before = self.read("full_scans")
+        self.start()
+        self.wait_scans(before + 1 - self.read("full_scans"))
+
     def settle(self) -> None:
         """Two quick scans: what the scanner lost sight of is in its books again.
 

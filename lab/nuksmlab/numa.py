@@ -47,34 +47,11 @@ def anonymous_pages_by_node(pid: int) -> dict[int, int]:
     return parse_anonymous(Path(f"/proc/{pid}/numa_maps").read_text())
 
 
-def page_nodes(pid: int, address: int, pages: int) -> list[int]:
-    """The node of each page from the address on, by move_pages(2) that moves none."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    size = os.sysconf("SC_PAGE_SIZE")
-    addresses = [address + page * size for page in range(pages)]
-    nodes = (ctypes.c_int * pages)()
-    asked = (ctypes.c_void_p * pages)(*addresses)
-    if libc.syscall(MOVE_PAGES, pid, ctypes.c_ulong(pages), asked, None, nodes, 0) < 0:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
-    return list(nodes)
-
-
-def parse_cpus(text: str) -> set[int]:
-    """A list as the kernel writes it: 0-3,8."""
-    cpus: set[int] = set()
-    for part in filter(None, text.strip().split(",")):
-        first, _, last = part.partition("-")
-        cpus.update(range(int(first), int(last or first) + 1))
-    return cpus
-
-
 @contextmanager
 def running_on(node: int) -> Iterator[None]:
     """This thread runs on the node's CPUs meanwhile."""
     before = os.sched_getaffinity(0)
-    path = Path(f"/sys/devices/system/node/node{node}/cpulist")
-    os.sched_setaffinity(0, parse_cpus(path.read_text()))
+    os.sched_setaffinity(0, cpus(node))
     try:
         yield
     finally:
@@ -135,3 +112,21 @@ def high_watermark_mib(node: int) -> int:
 def room_mib(node: int) -> int:
     """What programs can take on the node before the kernel reclaims there."""
     return _mib(max(0, sum(zone.room for zone in zones(node))))
+
+
+def cpus(node: int) -> set[int]:
+    """Those of a node."""
+    found = Path(f"/sys/devices/system/node/node{node}").glob("cpu[0-9]*")
+    return {int(cpu.name.removeprefix("cpu")) for cpu in found}
+
+
+def nodes_of(pid: int, address: int, pages: int) -> list[int]:
+    """The node of each page; below 0 where there is none. Any owner can ask this."""
+    size = os.sysconf("SC_PAGE_SIZE")
+    places = (ctypes.c_void_p * pages)(*(address + i * size for i in range(pages)))
+    status = (ctypes.c_int * pages)()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(MOVE_PAGES, pid, pages, places, None, status, 0):
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return list(status)

@@ -7,6 +7,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build"
 TENANT = BUILD / "tenant"
+FUZZER = BUILD / "fuzzer"
 WORKLOAD = BUILD / "workload"
 BOUND = BUILD / "bound"
 COUNTER = BUILD / "dram.so"

@@ -5,7 +5,7 @@ import ctypes
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nuksmlab import wait
@@ -13,9 +13,10 @@ from nuksmlab import wait
 DEBUGFS = Path("/sys/kernel/debug")
 CGROUPS = Path("/sys/fs/cgroup")
 KMEMLEAK = DEBUGFS / "kmemleak"
+RACES = DEBUGFS / "kcsan"
 FAULT_PERCENT = 5
 KILL_SECONDS = 60.0
-OFFLINE_SECONDS = 60.0
+OFFLINE_SECONDS = 10.0
 OFFLINE_REFUSED = re.compile("busy|Invalid")  # in use, or with holes in it
 MIGRATE_PAGES = 256  # the system call's number on x86-64
 
@@ -104,14 +105,14 @@ class MovableMemory:
             if (block / "valid_zones").read_text().strip() == "Movable"
         )
 
-    def offline(self) -> tuple[int, int]:
-        """How many blocks went, and how many are in use and stayed.
+    def offline(self, blocks: Sequence[Path]) -> int:
+        """How many of these blocks went; the others are in use and stayed.
 
         The kernel tries for as long as nobody interrupts it: past the deadline,
         somebody does.
         """
         went = 0
-        for block in self.blocks:
+        for block in blocks:
             try:
                 done = subprocess.run(
                     ["sh", "-c", 'exec /bin/echo offline >"$0"', str(block / "state")],
@@ -125,7 +126,7 @@ class MovableMemory:
             if done.returncode and not OFFLINE_REFUSED.search(done.stderr):
                 raise OSError(f"{block} does not go offline: {done.stderr}")
             went += done.returncode == 0
-        return went, len(self.blocks) - went
+        return went
 
     def online(self) -> None:
         for block in self.blocks:
@@ -158,6 +159,21 @@ class Faults:
             put(kind / "probability", FAULT_PERCENT if on else 0)
 
 
+class Windows:
+    """Points of the engine at which it can be told to linger; none on most kernels."""
+
+    def __init__(self, root: Path = DEBUGFS / "nuksm" / "windows") -> None:
+        self.points = sorted(root.iterdir()) if root.is_dir() else []
+
+    def open(self, microseconds: Mapping[str, int]) -> None:
+        """Whoever passes a point waits at random up to so long; not at the others."""
+        for point in self.points:
+            put(point, microseconds.get(point.name, 0))
+
+    def close(self) -> None:
+        self.open({})
+
+
 def pid_of(name: str) -> int:
     for comm in Path("/proc").glob("[0-9]*/comm"):
         try:
@@ -179,6 +195,12 @@ def stop_leak_scans() -> None:
     """The kernel's own, every few minutes, would only take time."""
     if KMEMLEAK.exists():
         put(KMEMLEAK, "scan=off")
+
+
+def find_races() -> None:
+    """On the kernel that can; while it boots it does not, which is quicker."""
+    if RACES.exists():
+        put(RACES, "on")
 
 
 def leaks() -> list[str]:

@@ -3,10 +3,11 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from nuksmlab import numa, paths
 
@@ -33,6 +34,7 @@ class Spec:
     alike: int = 0
     same: int = 0
     seed: int = 1
+    distinct: int = 0  # of the equal pages; 0: all
     madvised: bool = True
 
     def arguments(self) -> list[str]:
@@ -40,6 +42,7 @@ class Spec:
         if self.node != ANYWHERE:
             result += ["--node", str(self.node)]
         result += ["--mib", str(self.mib), "--seed", str(self.seed)]
+        result += ["--distinct", str(self.distinct)]
         for share in ("equal", "private", "zero", "changing", "alike", "same"):
             result += [f"--{share}", str(getattr(self, share))]
         return result if self.madvised else [*result, "--not-madvised"]
@@ -49,30 +52,24 @@ def parse_fields(text: str) -> dict[str, str]:
     return dict(field.split("=", 1) for field in text.split())
 
 
-class Tenant:
-    """Started with its pages written; ends with the `with` block."""
+class Controlled:
+    """A process that answers each line it is told by one line; see tenant.c."""
 
-    def __init__(
-        self, spec: Spec, prefix: Sequence[str] = (), binary: Path = paths.TENANT
-    ) -> None:
-        self.spec = spec
+    def __init__(self, name: str, command: Sequence[str]) -> None:
+        self.name = name
         self.process = subprocess.Popen(
-            [*prefix, str(binary), *spec.arguments()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.facts = self._read("ready")
         self.pid = int(self.facts["pid"])
-        self.equal_pages = int(self.facts["equal"])
 
     def _read(self, expected: str) -> dict[str, str]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline().strip()
         verdict, _, rest = line.partition(" ")
         if verdict != expected:
-            name = self.spec.name
-            raise TenantError(f"{name}: {line or f'gone ({self.process.poll()})'}")
+            said = line or f"gone ({self.process.poll()})"
+            raise TenantError(f"{self.name}: {said}")
         return parse_fields(rest)
 
     def send(self, command: str) -> None:
@@ -88,19 +85,6 @@ class Tenant:
         self.send(command)
         return self.receive()
 
-    def bad_pages(self) -> int:
-        """Compares every byte of every page with what it has to be."""
-        return self.command("verify")["bad"]
-
-    def equal_pages_by_node(self) -> dict[int, int]:
-        """Where the kernel says this tenant's equal pages are."""
-        return numa.pages_by_node(self.pid, int(self.facts["equal_at"], 16))
-
-    def equal_nodes(self) -> list[int]:
-        """The same for each of them, in the order of their addresses."""
-        address = int(self.facts["equal_at"], 16)
-        return numa.page_nodes(self.pid, address, self.equal_pages)
-
     def renice(self, nice: int) -> None:
         os.setpriority(os.PRIO_PROCESS, self.pid, nice)
 
@@ -109,10 +93,9 @@ class Tenant:
             self.command("quit")
             self.process.communicate()
         if self.process.returncode != 0:
-            name = self.spec.name
-            raise TenantError(f"{name} ended with {self.process.returncode}")
+            raise TenantError(f"{self.name} ended with {self.process.returncode}")
 
-    def __enter__(self) -> "Tenant":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -126,6 +109,34 @@ class Tenant:
         else:
             self.process.kill()
             self.process.communicate()
+
+
+class Tenant(Controlled):
+    """Started with its pages written; ends with the `with` block."""
+
+    def __init__(
+        self, spec: Spec, prefix: Sequence[str] = (), binary: Path = paths.TENANT
+    ) -> None:
+        super().__init__(spec.name, [*prefix, str(binary), *spec.arguments()])
+        self.spec = spec
+        self.equal_pages = int(self.facts["equal"])
+
+    def bad_pages(self) -> int:
+        """Compares every byte of every page with what it has to be."""
+        return self.command("verify")["bad"]
+
+    def again(self, pages: Iterable[int]) -> None:
+        """Writes to these equal pages what is in them."""
+        self.command("again " + ",".join(map(str, pages)))
+
+    def equal_pages_nodes(self) -> list[int]:
+        """The node of each of its equal pages."""
+        address = int(self.facts["equal_at"], 16)
+        return numa.nodes_of(self.pid, address, self.equal_pages)
+
+    def equal_pages_by_node(self) -> dict[int, int]:
+        """Where the kernel says this tenant's equal pages are."""
+        return numa.pages_by_node(self.pid, int(self.facts["equal_at"], 16))
 
 
 # Called with a name, a node, and what else a Spec takes by name.

@@ -38,6 +38,9 @@ static uint64_t page_key(const struct identity *id, const struct pages *pages,
 		      one_key_for_all(pages->class);
 	uint64_t key = shared ? mix(id->seed) : id->name_key;
 
+	if (shared && id->distinct)
+		index %= id->distinct;
+
 	key = mix(key + pages->class);
 	if (!one_key_for_all(pages->class))
 		key = mix(key + index);

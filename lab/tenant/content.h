@@ -54,10 +54,12 @@ struct pages {
 /**
  * struct identity - what the contents of a tenant are made from
  * @seed: makes the shared content
+ * @distinct: so many equal pages differ, then they repeat; 0 if they never do
  * @name_key: makes the content that no other tenant has
  */
 struct identity {
 	uint64_t seed;
+	size_t distinct;
 	uint64_t name_key;
 };
 

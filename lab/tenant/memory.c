@@ -153,6 +153,19 @@ size_t memory_restore(struct memory *memory)
 	return convert(memory, memory->class[CLASS_EQUAL].count, false);
 }
 
+/* The same content once more: a merged page becomes a page of its own again. */
+bool memory_again(struct memory *memory, size_t index)
+{
+	struct pages *pages = &memory->class[CLASS_EQUAL];
+
+	if (index >= pages->count)
+		return false;
+	memory_lock();
+	rewrite(memory, pages, index, pages->generation[index]);
+	memory_unlock();
+	return true;
+}
+
 size_t memory_change(struct memory *memory)
 {
 	struct pages *pages = &memory->class[CLASS_CHANGING];

@@ -22,7 +22,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "areas.h"
 #include "churn.h"
 #include "memory.h"
 #include "node.h"
@@ -46,6 +45,7 @@ static const char *const class_name[CLASS_COUNT] = {
  * @node: where CPUs and memory are bound; below 0 nowhere
  * @percent: share of each class; they sum to 100
  * @seed: makes the equal content
+ * @distinct: of equal pages, after which they repeat; 0 if they never do
  * @mergeable: whether the pages are offered to KSM by madvise
  */
 struct options {
@@ -54,6 +54,7 @@ struct options {
 	int node;
 	size_t percent[CLASS_COUNT];
 	uint64_t seed;
+	size_t distinct;
 	bool mergeable;
 };
 
@@ -97,7 +98,7 @@ static unsigned long parse_number(const char *option, const char *text)
 static struct options parse_options(int argc, char **argv)
 {
 	enum { OPTION_NAME = CLASS_COUNT, OPTION_MIB, OPTION_NODE, OPTION_SEED,
-	       OPTION_NOT_MADVISED };
+	       OPTION_DISTINCT, OPTION_NOT_MADVISED };
 	static const struct option known[] = {
 		{ "equal", required_argument, NULL, CLASS_EQUAL },
 		{ "private", required_argument, NULL, CLASS_PRIVATE },
@@ -109,6 +110,7 @@ static struct options parse_options(int argc, char **argv)
 		{ "mib", required_argument, NULL, OPTION_MIB },
 		{ "node", required_argument, NULL, OPTION_NODE },
 		{ "seed", required_argument, NULL, OPTION_SEED },
+		{ "distinct", required_argument, NULL, OPTION_DISTINCT },
 		{ "not-madvised", no_argument, NULL, OPTION_NOT_MADVISED },
 		{ 0 },
 	};
@@ -129,6 +131,8 @@ static struct options parse_options(int argc, char **argv)
 			options.node = (int)parse_number("node", optarg);
 		else if (option == OPTION_SEED)
 			options.seed = parse_number("seed", optarg);
+		else if (option == OPTION_DISTINCT)
+			options.distinct = parse_number("distinct", optarg);
 		else
 			options.percent[option] =
 				parse_number(known[index].name, optarg);
@@ -170,6 +174,7 @@ static void set_up(struct memory *memory, const struct options *options)
 		bind_to_node(options->node);
 
 	memory->id.seed = options->seed;
+	memory->id.distinct = options->distinct;
 	memory->id.name_key = content_name_key(options->name, options->seed);
 	for (int class = CLASS_COUNT - 1; class >= 0; class--) {
 		struct pages *pages = &memory->class[class];
@@ -302,19 +307,23 @@ static void do_lend(struct memory *memory, const char *pipe_path)
 	close(pipe);
 }
 
-/* The remaining commands are what can be done to areas. */
-static void do_areas(struct memory *memory, const char *command)
+/* Equal pages, by numbers with commas between, get what they have already. */
+static void do_again(struct memory *memory, const char *list)
 {
-	struct outcome outcome = { 0 };
-	int error = areas_obey(memory, command, &outcome);
+	size_t pages = 0;
+	char *end;
 
-	if (error == -ENOSYS)
-		answer("error '%s' is no command", command);
-	else if (error)
-		answer("error %s: %s", command, strerror(-error));
-	else
-		answer("ok done=%zu refused=%zu", outcome.done,
-		       outcome.refused);
+	for (; *list; list = *end == ',' ? end + 1 : end) {
+		size_t index = strtoul(list, &end, 10);
+
+		if (end == list || (*end && *end != ',') ||
+		    !memory_again(memory, index)) {
+			answer("error again: '%s' begins with no page", list);
+			return;
+		}
+		pages++;
+	}
+	answer("ok pages=%zu", pages);
 }
 
 /* Returns false when the tenant is to end. */
@@ -335,6 +344,8 @@ static bool obey(struct memory *memory, char *line)
 		do_touch(memory);
 	} else if (!strcmp(command, "write")) {
 		do_write(memory, argument);
+	} else if (!strcmp(command, "again")) {
+		do_again(memory, argument);
 	} else if (!strcmp(command, "restore")) {
 		answer("ok pages=%zu", memory_restore(memory));
 	} else if (!strcmp(command, "change")) {
@@ -349,7 +360,7 @@ static bool obey(struct memory *memory, char *line)
 		answer("ok");
 		return false;
 	} else {
-		do_areas(memory, command);
+		answer("error '%s' is no command", command);
 	}
 	return true;
 }

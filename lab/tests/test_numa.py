@@ -55,8 +55,3 @@ Node {}, zone {}
     assert [zone.room for zone in zones] == [500, -10, 850]
     zones[0].free = 300
     assert zones[0].room == 0, "all of it is kept for others"
-
-
-def test_lists_of_cpus() -> None:
-    assert numa.parse_cpus("0-2,8\n") == {0, 1, 2, 8}
-    assert numa.parse_cpus("\n") == set()

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The tenant itself, on this host: any Linux has a node 0."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,25 +61,20 @@ def test_everything_it_does_keeps_the_content_right() -> None:
         assert tenant.bad_pages() == 0
 
 
-@pytest.mark.parametrize(
-    "command", ["remap", "lock", "unlock", "huge", "pageout", "merge", "unmerge"]
-)
-def test_what_is_done_to_areas_keeps_the_content_right(command: str) -> None:
-    with Tenant(replace(MIXED, mib=16)) as tenant:
-        tenant.command("churn start")
-        answer = tenant.command(command)
-        assert answer["done"] + answer["refused"] > 0
-        assert tenant.bad_pages() == 0
-        assert tenant.command("fork")["bad"] == 0
-
-
-def test_remap_moves_its_areas() -> None:
+def test_pages_that_are_written_again_stay_what_they_are() -> None:
     with Tenant(MIXED) as tenant:
-        maps = Path(f"/proc/{tenant.pid}/maps")
-        area = re.compile(rf"^{tenant.facts['equal_at']}-\w+ rw-p", re.MULTILINE)
-        assert area.search(maps.read_text())
-        assert tenant.command("remap") == {"done": 4, "refused": 0}
-        assert not area.search(maps.read_text())
+        before = page(tenant, "equal", 3)
+        tenant.again([0, 3, 5])
+        assert page(tenant, "equal", 3) == before
+        assert tenant.bad_pages() == 0
+        with pytest.raises(TenantError, match="no page"):
+            tenant.again([tenant.equal_pages])
+
+
+def test_equal_pages_can_repeat() -> None:
+    with Tenant(replace(MIXED, distinct=4)) as tenant:
+        assert page(tenant, "equal", 1) == page(tenant, "equal", 5)
+        assert page(tenant, "equal", 1) != page(tenant, "equal", 2)
         assert tenant.bad_pages() == 0
 
 

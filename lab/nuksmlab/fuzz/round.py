@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One round: a seed decides what is set, started and done; then the model is asked.
+
+Rounds begin with nothing merged and end with nothing left, so that each can be
+repeated alone. The choices are the seed's; the moments at which the kernel's
+threads come to work are not.
+"""
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+
+from nuksmlab import stress
+from nuksmlab.fuzz import model
+from nuksmlab.fuzz.actions import NOTHING_TRACKED, Actions
+from nuksmlab.fuzz.crowd import Counts, Crowd
+from nuksmlab.ksm import FAST, Ksm
+from nuksmlab.tenant import Spec, Tenant
+
+REST_SECONDS = 0.5
+SHARER_MIB = 2
+POINT = 0.01
+FEW, MANY = 16, 256
+STARTED_PER_NODE = 2
+LEFT_BEHIND = (
+    *("pages_shared", "pages_sharing", "pages_unshared"),
+    *("stable_node_chains", "stable_node_dups", "ksm_zero_pages"),
+)
+UNSURE = ("placed_no_room", "migrate_refused")
+
+
+class Round:
+    def __init__(self, seed: int, swap: stress.Swap, log: model.Log) -> None:
+        self.choose = random.Random(seed)
+        self.ksm = Ksm()
+        self.counts = Counts()
+        self.crowd = Crowd(self.choose, self.counts)
+        self.actions = Actions(self.ksm, self.crowd, swap)
+        self.sharers: list[Tenant] = []
+        self.log = log
+
+    def play(self, seconds: float) -> None:
+        try:
+            self.begin()
+            self.act(seconds)
+            self.judge()
+            self.share()
+            self.take_apart()
+        finally:
+            self.actions.windows.close()
+            self.actions.faults.switch(False)
+            for member in list(self.crowd.alive):
+                self.crowd.kill(member)
+            for sharer in self.sharers:
+                sharer.process.kill()
+                sharer.process.communicate()
+
+    def begin(self) -> None:
+        self.ksm.unmerge()
+        for name, values in NOTHING_TRACKED.items():
+            self.actions.turn(name, values)
+        self.ksm.write_text("advisor_mode", "none")
+        self.ksm.set_speed(FAST)
+        for node in self.crowd.nodes:
+            for _ in range(STARTED_PER_NODE):
+                self.crowd.start(node)
+            spec = Spec(f"share-{node}", node, SHARER_MIB, madvised=True)
+            self.sharers.append(Tenant(spec))
+        self.actions.widen()
+        self.ksm.start()
+
+    def act(self, seconds: float) -> None:
+        """One action after the other, each as often as the others."""
+        end = time.monotonic() + seconds
+        # The rarest first, from behind, so that a short run has it on merged pages.
+        deck = [self.actions.merge]
+        if self.actions.memory.blocks:
+            deck.insert(0, self.actions.offline_and_online)
+        while time.monotonic() < end:
+            if not deck:
+                deck = [*self.actions.all(), self.leave_and_return]
+                self.choose.shuffle(deck)
+            deck.pop()()
+            time.sleep(self.choose.random() * REST_SECONDS)
+
+    def leave_and_return(self) -> None:
+        """A sharer writes to some of its pages, and then what was there before."""
+        sharer = self.choose.choice(self.sharers)
+        with self.counts.counted("leave and return"):
+            sharer.command(f"write {self.choose.choice((FEW, MANY))}")
+            sharer.command("restore")
+
+    def judge(self) -> None:
+        """Everybody pauses: contents, the log, counters, mappings."""
+        self.crowd.all_do("pause")
+        self.actions.calm()
+        self.crowd.all_do("verify")
+        self.log.check()
+        self.ksm.stop()
+        model.check_audit()
+        pids = [member.fuzzer.pid for member in self.crowd.alive]
+        model.check_mappings([*pids, *(sharer.pid for sharer in self.sharers)])
+
+    def share(self) -> None:
+        """Whatever was before: who shares pages now, shares them as agreed."""
+        if not self.ksm.has_engine() or not self.ksm.read("merge_across_nodes"):
+            return
+        if self.ksm.read("max_page_sharing") <= len(self.sharers):
+            return
+        for member in list(self.crowd.alive):
+            self.crowd.end(member)
+        self.ksm.write_text("placement", "fair")
+        self.ksm.set_speed(FAST)
+        self.ksm.start()
+        before = {name: self.ksm.read(name) for name in UNSURE}
+        for sharer in self.sharers:
+            sharer.command(f"write {sharer.equal_pages}")
+        self.ksm.wait_scans(2)
+        for sharer in self.sharers:
+            sharer.command("restore")
+        self.ksm.merge(sum(sharer.equal_pages for sharer in self.sharers))
+        if before == {name: self.ksm.read(name) for name in UNSURE}:
+            for sharer in self.sharers:
+                check_shares(sharer, self.crowd.nodes)
+
+    def take_apart(self) -> None:
+        """All contents are right to the end, and KSM's books are empty."""
+        self.ksm.unmerge()
+        self.crowd.all_do("verify")
+        for sharer in self.sharers:
+            if sharer.bad_pages():
+                raise model.WrongError(f"{sharer.spec}: not what it wrote")
+        left = {name: self.ksm.read(name) for name in LEFT_BEHIND}
+        if any(left.values()):
+            raise model.WrongError(f"KSM took everything apart, and has {left}")
+        model.check_audit()
+        for member in list(self.crowd.alive):
+            self.crowd.end(member)
+        for sharer in self.sharers:
+            sharer.quit()
+        if lost := model.lost_pages():
+            raise model.WrongError(f"{len(lost)} pages that nobody has: {lost[:8]}")
+        self.log.check()
+
+
+def check_shares(sharer: Tenant, nodes: Sequence[int]) -> None:
+    """Each node has one sharer: each has the same part of the pages."""
+    pages = sharer.equal_pages_by_node()
+    if any(
+        abs(pages.get(node, 0) / sharer.equal_pages - 1 / len(nodes)) > POINT
+        for node in nodes
+    ):
+        raise model.WrongError(f"shares of {len(nodes)} nodes alike: {pages}")
+
+
+def seeds(first: int) -> Iterator[int]:
+    """The first as given, and those that follow from it."""
+    choose = random.Random(first)
+    yield first
+    while True:
+        yield choose.getrandbits(32)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Rounds, the journal and the model, without a machine."""
+
+import itertools
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import machine
+from nuksmlab.fuzz import journal, model
+from nuksmlab.fuzz.round import seeds
+
+NOTED = "\n".join(
+    json.dumps(facts)
+    for facts in (
+        {"seed": 1},
+        {"seed": 1, "seconds": 60, "actions": 900},
+        {"seed": 2},
+    )
+)
+
+
+def test_the_first_seed_is_the_one_given_and_decides_the_others() -> None:
+    first = list(itertools.islice(seeds(7), 5))
+    assert first[0] == 7
+    assert first == list(itertools.islice(seeds(7), 5))
+    assert len(set(first)) == 5
+
+
+@pytest.mark.parametrize("unended", [journal.FAILED, journal.INTERRUPTED])
+def test_a_round_without_an_end_is_told(tmp_path: Path, unended: str) -> None:
+    entries = journal.rounds(NOTED, "nuksm-debug", "nuksm-debug-1", 4, unended)
+    assert [(entry.seed, entry.result) for entry in entries] == [
+        (1, journal.PASSED),
+        (2, unended),
+    ]
+    file = tmp_path / "fuzz" / "journal.jsonl"
+    journal.add(file, entries)
+    assert journal.read(file) == entries
+
+
+def test_the_journal_grows_and_sums_up(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    assert journal.read(file) == []
+    for unended in (journal.FAILED, journal.INTERRUPTED):
+        journal.add(file, journal.rounds(NOTED, "k", "k-1", 4, unended))
+    assert journal.table(journal.read(file)) == (
+        "  k-1, 4 nodes: 4 rounds, 0.03 h, 1800 actions, 1 failed"
+    )
+
+
+OK = "pages_shared counted=2 walked=2\npid 12 counted=-1 walked=-1\naudit: ok\n"
+OFF = OK.replace("walked=2", "walked=3").replace("ok", "1 differences")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (OK, []),
+        (OFF, ["pages_shared 2 3"]),
+        (OK.replace("ok", "1 differences"), ["audit: 1 differences"]),
+        (OFF.replace("1 differences", "ok"), ["pages_shared 2 3", "audit: ok"]),
+        ("", [""]),
+    ],
+)
+def test_an_audit_is_believed_only_if_it_agrees_with_itself(
+    text: str, wrong: list[str]
+) -> None:
+    assert model.parse_audit(text) == wrong
+
+
+def test_own_pages_are_mapped_once() -> None:
+    """Whoever is not root is shown no frames: then all are the same one."""
+    frames = model.mappings(os.getpid())
+    assert len(frames) > 100
+    if os.geteuid() == 0:
+        assert len(set(frames)) > len(frames) // 2
+
+
+RACE = "BUG: KCSAN: data-race in {}"
+
+
+@pytest.mark.parametrize(
+    ("functions", "fault"),
+    [
+        ("cmp_and_merge_page / pages_shared_show", True),
+        ("do_anonymous_page / stable_tree_append", True),
+        ("nuksm_heat+0x10/0x20", True),
+        ("__mod_lruvec_state / shrink_folio_list", False),
+        ("task_tick_fair / update_curr", False),
+    ],
+)
+def test_of_data_races_only_those_of_ksm_count(functions: str, fault: bool) -> None:
+    line = RACE.format(functions)
+    assert machine.faults(f"before\n{line}\nafter\n") == ([line] if fault else [])
