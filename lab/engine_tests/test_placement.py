@@ -186,7 +186,7 @@ def test_placing_everything_anew(ksm: Ksm, start: StartTenant, placement: str) -
         merge(ksm, tenants)
         for tenant in tenants:
             assert shares(tenant, (0, 1)) == pytest.approx(
-                target(placement, (0, 1), (0, 19)), abs=POINT
+                policy.target(placement, (0, 1), (0, 19)), abs=POINT
             )
     assert all(tenant.bad_pages() == 0 for tenant in tenants)
 

@@ -225,7 +225,7 @@ struct nuksm_node_count {
 };
 
 /* Bits of the number of a node in struct ksm_rmap_item. */
-#define NUKSM_HOME_BITS	14
+#define NUKSM_HOME_BITS	13
 
 extern enum nuksm_placement nuksm_placement;
 extern struct nuksm_placement_stats nuksm_placement_stats;

@@ -109,27 +109,28 @@ static void nuksm_leave_mm(struct mm_struct *mm)
 /*
  * ksmd has found @folio behind @rmap_item: remember what placement asks for.
  *
- * A page that is new here, or was written to and so left the merged one, was
- * touched by that alone. This is no use of it: who rewrites merged pages again
- * and again would else have them to himself.
+ * A page that is new here was touched by whoever wrote it; one that was written
+ * to, and so left a merged page, by whoever wants it to look used. Neither is a
+ * use of the merged page: who rewrites such pages again and again would else
+ * have them to himself.
  */
 static void nuksm_visit(struct ksm_rmap_item *rmap_item, struct folio *folio,
 			bool touched)
 {
-	bool is_new = rmap_item->heat == NUKSM_UNSEEN;
-
 	BUILD_BUG_ON(BIT(NUKSM_HOME_BITS) < MAX_NUMNODES);
 
 	nuksm_window(NUKSM_WINDOW_VISIT);
 	if ((rmap_item->address & STABLE_FLAG) && !folio_test_ksm(folio)) {
 		remove_rmap_item_from_tree(rmap_item);
-		is_new = true;
+		rmap_item->left = true;
 	}
-	if (!(rmap_item->address & STABLE_FLAG))
+	if (rmap_item->address & STABLE_FLAG)
+		rmap_item->left = false;
+	else
 		rmap_item->home = folio_nid(folio);
 	if (!nuksm_places())
 		return;
-	if (is_new && touched)
+	if (touched && (rmap_item->left || rmap_item->heat == NUKSM_UNSEEN))
 		rmap_item->heat = max_t(u8, rmap_item->heat, NUKSM_COLD);
 	else
 		rmap_item->heat = nuksm_heat(folio, touched);
