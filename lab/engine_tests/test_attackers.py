@@ -43,6 +43,11 @@ def shares(tenant: Tenant, nodes: Sequence[int]) -> list[float]:
     return [pages.get(node, 0) / tenant.equal_pages for node in sorted(set(nodes))]
 
 
+def decisions(ksm: Ksm) -> dict[str, int]:
+    reasons = ("hot", "spread", "priority", "no_room")
+    return {reason: ksm.read(f"placed_{reason}") for reason in reasons}
+
+
 def sharers(
     ksm: Ksm, start: StartTenant, nodes: Sequence[int], nices: Sequence[int]
 ) -> list[Tenant]:
@@ -78,9 +83,11 @@ def check_nothing_is_won(
     tenants = sharers(ksm, start, nodes, nices)
     wanted = policy.target(placement, nodes, nices)
     before = shares(tenants[-1], nodes)
+    decided = decisions(ksm)
     leave_and_return(ksm, tenants, tenants[-1], choice, steps)
     after = shares(tenants[-1], nodes)
-    print(f"{placement} {nodes} {nices}: wanted {wanted}, {before} -> {after}")
+    decided = {name: count - decided[name] for name, count in decisions(ksm).items()}
+    print(f"  wanted {wanted}, were {before}, are {after}; decided {decided}")
     assert after == pytest.approx(wanted, abs=POINT)
     assert all(tenant.bad_pages() == 0 for tenant in tenants)
 

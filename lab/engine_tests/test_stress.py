@@ -7,12 +7,13 @@
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from nuksmlab import stress
+from nuksmlab import numa, stress
 from nuksmlab.fuzz import model, readers
 from nuksmlab.fuzz.journal import ROUNDS
 from nuksmlab.fuzz.round import Round, seeds
@@ -22,6 +23,7 @@ SEED = int(os.environ.get("NUKSM_STRESS_SEED", "1"))
 ROUND_SECONDS = 40.0
 SWAP_MIB = 128
 READ_SECONDS = 0.2
+MANY_OFF = 8
 
 
 def note(**facts: object) -> None:
@@ -48,6 +50,7 @@ def test_stress(capsys: pytest.CaptureFixture[str]) -> None:
     swap = stress.Swap(SWAP_MIB)
     log = model.Log()
     end = time.monotonic() + SECONDS
+    done: Counter[str] = Counter()
     with capsys.disabled():
         for seed in seeds(SEED):
             began = time.monotonic()
@@ -59,7 +62,10 @@ def test_stress(capsys: pytest.CaptureFixture[str]) -> None:
                 played.play(ROUND_SECONDS)
             finally:
                 print(played.counts.table())
+            done += played.counts.done
             took, actions = time.monotonic() - began, played.counts.done.total()
             note(seed=seed, seconds=round(took), actions=actions)
             print(f"  seed {seed}: {took:.0f} s, {actions} actions", flush=True)
     assert stress.leaks() == []
+    if len(numa.online()) == 4 and done["memory off and on"] >= MANY_OFF:
+        assert done["memory block off"] > 0

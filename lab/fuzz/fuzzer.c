@@ -102,8 +102,8 @@ static void act(struct fuzzer *fuzzer, struct run *run, int profile)
 		}
 	}
 	if (fuzzer->shadow.bad > before)
-		fprintf(stderr, "fuzzer %d: found by action %lu, %s\n", getpid(),
-			run->number, action->name);
+		fprintf(stderr, "fuzzer %d: found by action %lu, %s\n",
+			getpid(), run->number, action->name);
 	run->number++;
 }
 
@@ -129,7 +129,8 @@ static void print_plan(int profile, uint64_t seed, size_t count)
 }
 
 /* Returns false when it is to end. */
-static bool obey(struct fuzzer *fuzzer, struct run *run, int profile, char *line)
+static bool obey(struct fuzzer *fuzzer, struct run *run, int profile,
+		 char *line)
 {
 	char *command = strtok(line, " \n"), *first = strtok(NULL, " \n");
 	char *second = strtok(NULL, " \n");
@@ -181,7 +182,7 @@ int main(int argc, char **argv)
 		fputs("usage: fuzzer NAME PROFILE PAGES NODE NODES\n", stderr);
 		return EXIT_FAILURE;
 	}
-	/* One command at a time: none may wait in a buffer that poll() misses. */
+	/* Nothing that was said may wait in a buffer, which poll() misses. */
 	setvbuf(stdin, NULL, _IONBF, 0);
 	prctl(PR_SET_NAME, argv[1]);
 	while (profile < PROFILES && strcmp(profile_name[profile], argv[2]))

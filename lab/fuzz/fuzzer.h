@@ -60,6 +60,7 @@ struct fuzzer {
 /* A few pages mostly, sometimes very many. */
 struct range choose_range(const struct fuzzer *fuzzer, struct lot *lot);
 uint64_t choose_key(struct lot *lot);
+void *range_start(const struct fuzzer *fuzzer, const struct range *range);
 void nap(unsigned long microseconds);
 
 /* Actions return 0, or -1 and errno as system calls do. */
@@ -71,6 +72,15 @@ int act_drain(struct fuzzer *fuzzer, struct lot *lot);
 int act_pin(struct fuzzer *fuzzer, struct lot *lot);
 int act_unpin(struct fuzzer *fuzzer, struct lot *lot);
 int act_pairs(struct fuzzer *fuzzer, struct lot *lot);
+int act_protect(struct fuzzer *fuzzer, struct lot *lot);
+int act_lock(struct fuzzer *fuzzer, struct lot *lot);
+int act_unlock(struct fuzzer *fuzzer, struct lot *lot);
+int act_bind(struct fuzzer *fuzzer, struct lot *lot);
+int act_move(struct fuzzer *fuzzer, struct lot *lot);
+int act_map(struct fuzzer *fuzzer, struct lot *lot);
+int act_remap(struct fuzzer *fuzzer, struct lot *lot);
+int act_write_protect(struct fuzzer *fuzzer, struct lot *lot);
+int act_fill(struct fuzzer *fuzzer, struct lot *lot);
 
 void children_end(struct fuzzer *fuzzer);
 void pins_init(struct pins *pins);

@@ -48,10 +48,13 @@ static int write_pairs(struct fuzzer *fuzzer, const struct range *range)
 		if (fuzzer->node_count > 1 &&
 		    allocate_on(fuzzer->nodes[side]))
 			return -1;
-		for (size_t slot = side; slot < range->count; slot += 2)
-			shadow_write(shadow, range->first + slot,
-				     side ? shadow->slots[range->first + slot - 1].key :
+		for (size_t i = side; i < range->count; i += 2) {
+			size_t slot = range->first + i;
+
+			shadow_write(shadow, slot,
+				     side ? shadow->slots[slot - 1].key :
 					    key_private());
+		}
 	}
 	return 0;
 }
@@ -91,8 +94,11 @@ int act_pairs(struct fuzzer *fuzzer, struct lot *lot)
 		errno = error;
 		return -1;
 	}
-	for (int step = 0; step < WAIT_STEPS && merged_pages() <= before; step++)
+	for (int step = 0; step < WAIT_STEPS; step++) {
+		if (merged_pages() > before)
+			break;
 		nap(WAIT_STEP_US);
+	}
 	nap(moment);
 	return discard(shadow, &range);
 }

@@ -39,14 +39,17 @@ int act_splice(struct fuzzer *fuzzer, struct lot *lot)
 		return -1;
 	pages.iov_base = shadow_page(&fuzzer->shadow, range.first);
 	pages.iov_len = range_bytes(&range);
-	return vmsplice(pins->pipe[1], &pages, 1, SPLICE_F_NONBLOCK) < 0 ? -1 : 0;
+	if (vmsplice(pins->pipe[1], &pages, 1, SPLICE_F_NONBLOCK) < 0)
+		return -1;
+	return 0;
 }
 
 static void check_known(struct fuzzer *fuzzer, const void *page)
 {
 	if (key_known(page))
 		return;
-	fprintf(stderr, "fuzzer %d: a pipe holds a page that no fuzzer wrote: %#lx\n",
+	fprintf(stderr,
+		"fuzzer %d: a pipe holds what no fuzzer wrote: %#lx\n",
 		getpid(), *(const uint64_t *)page);
 	fuzzer->shadow.bad++;
 }
@@ -156,21 +159,20 @@ static int check_pinned(struct fuzzer *fuzzer)
 
 	if (file < 0)
 		return -1;
-	if (ring_write(pins, file) == (int)bytes) {
-		for (size_t slot = 0; slot < pins->range.count; slot++) {
-			struct slot *pinned = &shadow->slots[pins->range.first + slot];
-
-			if (pread(file, page, sizeof(page), slot * PAGE_BYTES) < 0)
-				break;
-			if (pinned->state & SLOT_PINNED &&
-			    !key_matches(pinned->key, page)) {
-				fprintf(stderr,
-					"fuzzer %d: an io_uring does not see page %zu\n",
-					getpid(), pins->range.first + slot);
-				shadow->bad++;
-			}
-		}
+	if (ring_write(pins, file) == (int)bytes)
 		error = 0;
+	for (size_t i = 0; !error && i < pins->range.count; i++) {
+		struct slot *slot = shadow->slots + pins->range.first + i;
+
+		if (pread(file, page, sizeof(page), i * PAGE_BYTES) < 0)
+			error = -1;
+		else if (slot->state & SLOT_PINNED &&
+			 !key_matches(slot->key, page)) {
+			fprintf(stderr,
+				"fuzzer %d: an io_uring misses page %zu\n",
+				getpid(), pins->range.first + i);
+			shadow->bad++;
+		}
 	}
 	close(file);
 	return error;
@@ -189,7 +191,10 @@ int act_unpin(struct fuzzer *fuzzer, struct lot *lot)
 	error = check_pinned(fuzzer);
 	close(pins->ring);
 	pins->ring = -1;
-	for (size_t slot = 0; slot < pins->range.count; slot++)
-		fuzzer->shadow.slots[pins->range.first + slot].state &= ~SLOT_PINNED;
+	for (size_t i = 0; i < pins->range.count; i++) {
+		struct slot *slot = fuzzer->shadow.slots + pins->range.first + i;
+
+		slot->state &= ~SLOT_PINNED;
+	}
 	return error;
 }

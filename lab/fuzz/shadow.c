@@ -120,7 +120,7 @@ int shadow_open(struct shadow *shadow, const struct range *range)
 	if (mprotect(shadow_page(shadow, range->first), range_bytes(range),
 		     PROT_READ | PROT_WRITE))
 		return -1;
-	/* Parts that are not registered (any more) end it early: page by page. */
+	/* A part that is not registered (any more) ends it: page by page. */
 	allow.range.len = PAGE_BYTES;
 	for (index = 0; index < range->count; index++) {
 		if (slot[index].state & SLOT_CLOSED && shadow->uffd >= 0 &&
@@ -144,18 +144,19 @@ void shadow_write(struct shadow *shadow, size_t slot, uint64_t key)
 /* The kernel gave the range new pages of this content. */
 void shadow_set(struct shadow *shadow, const struct range *range, uint64_t key)
 {
-	for (size_t slot = range->first; slot < range->first + range->count;
-	     slot++) {
-		shadow->slots[slot].key = key;
-		shadow->slots[slot].state &= ~(SLOT_LAZY | SLOT_PINNED);
+	for (size_t i = 0; i < range->count; i++) {
+		struct slot *slot = shadow->slots + range->first + i;
+
+		slot->key = key;
+		slot->state &= ~(SLOT_LAZY | SLOT_PINNED);
 	}
 }
 
-void shadow_mark(struct shadow *shadow, const struct range *range, uint8_t state)
+void shadow_mark(struct shadow *shadow, const struct range *range,
+		 uint8_t state)
 {
-	for (size_t slot = range->first; slot < range->first + range->count;
-	     slot++)
-		shadow->slots[slot].state |= state;
+	for (size_t i = 0; i < range->count; i++)
+		shadow->slots[range->first + i].state |= state;
 }
 
 static void report(struct shadow *shadow, size_t slot)
@@ -170,11 +171,12 @@ static void report(struct shadow *shadow, size_t slot)
 	while (word < WORDS - 1 && page[word] == wanted[word])
 		word++;
 	fprintf(stderr,
-		"fuzzer %d: page %zu (%p) should hold %#lx%s; from word %zu: %#lx, at the end %#lx: %s\n",
+		"fuzzer %d: page %zu (%p) should hold %#lx%s;"
+		" word %zu is %#lx, the last one %#lx: %s's content\n",
 		getpid(), slot, (const void *)page, key,
 		shadow->slots[slot].state & SLOT_LAZY ? " or zeros" : "", word,
 		page[word], page[WORDS - 1],
-		key_known(page) ? "another page's content" : "no fuzzer's content");
+		key_known(page) ? "another page" : "nobody");
 }
 
 static bool slot_holds(struct shadow *shadow, size_t slot, bool or_zeros)

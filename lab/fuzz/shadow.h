@@ -77,7 +77,8 @@ int shadow_open(struct shadow *shadow, const struct range *range);
 
 void shadow_write(struct shadow *shadow, size_t slot, uint64_t key);
 void shadow_set(struct shadow *shadow, const struct range *range, uint64_t key);
-void shadow_mark(struct shadow *shadow, const struct range *range, uint8_t state);
+void shadow_mark(struct shadow *shadow, const struct range *range,
+		 uint8_t state);
 void shadow_verify(struct shadow *shadow, const struct range *range);
 
 /* After the kernel did only a part: pages hold what they held, or zeros. */

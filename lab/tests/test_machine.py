@@ -119,6 +119,15 @@ def test_machines_for_guests_boot_with_one_cpu_and_a_thread_for_each() -> None:
     assert "thread=multi" in command
 
 
+@pytest.mark.parametrize("parallel", [False, True])
+def test_emulated_cpus_take_turns_unless_races_are_looked_for(parallel: bool) -> None:
+    command = machine.vng_command(
+        *(machine.Machine(2, 512), Path("/k/vmlinuz"), False, Path("/out")),
+        parallel=parallel,
+    )
+    assert f"thread={'multi' if parallel else 'single'}" in " ".join(command)
+
+
 def start(code: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
 

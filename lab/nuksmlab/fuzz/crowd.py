@@ -92,9 +92,10 @@ class Crowd:
         try:
             yield
         except (TenantError, OSError):
-            member.fuzzer.process.wait(stress.KILL_SECONDS)
-            killed = member.fuzzer.process.returncode == -signal.SIGKILL
-            if not killed or not member.cgroup.oom_kills():
+            if not member.cgroup.oom_kills():
+                raise
+            # It may have been a child that was killed, and this be something else.
+            if member.fuzzer.process.wait(stress.KILL_SECONDS) != -signal.SIGKILL:
                 raise
             self.counts.done["fuzzer out of memory"] += 1
             self.kill(member)

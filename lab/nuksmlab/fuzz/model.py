@@ -144,20 +144,35 @@ def check_mappings(pids: Iterable[int]) -> None:
     )
 
 
-def lost_pages() -> list[int]:
-    """Frames of anonymous pages that nobody maps and that are not on their way.
-
-    Whoever took a reference to such a page has forgotten it.
-    """
-    stress.put(Path("/proc/sys/vm/compact_memory"), 1)  # empties the CPUs' lists
+def unmapped_pages() -> set[int]:
+    """Frames of anonymous pages that nobody maps at this moment."""
     flags = array("Q")
     with Path("/proc/kpageflags").open("rb", buffering=0) as file:
         while some := file.read(ENTRY << 17):
             flags.frombytes(some)
     other = MAPPED | SWAP_CACHE | FREE | SLAB
     wanted = ANONYMOUS | SWAP_BACKED
-    return [
+    return {
         frame
         for frame, flag in enumerate(flags)
         if flag & wanted == wanted and not flag & other
-    ]
+    }
+
+
+def check_lost() -> None:
+    """No page stays unmapped: somebody took a reference and has forgotten it.
+
+    A page on its way from or to a process is mapped a moment later.
+    """
+    stress.put(Path("/proc/sys/vm/compact_memory"), 1)  # empties the CPUs' lists
+    lost = unmapped_pages()
+
+    def none() -> bool:
+        lost.intersection_update(unmapped_pages())
+        return not lost
+
+    wait.until(
+        none,
+        lambda: f"an owner of {len(lost)} pages: {[hex(f) for f in sorted(lost)][:8]}",
+        SETTLE_SECONDS,
+    )

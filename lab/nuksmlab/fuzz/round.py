@@ -138,8 +138,7 @@ class Round:
             self.crowd.end(member)
         for sharer in self.sharers:
             sharer.quit()
-        if lost := model.lost_pages():
-            raise model.WrongError(f"{len(lost)} pages that nobody has: {lost[:8]}")
+        model.check_lost()
         self.log.check()
 
 

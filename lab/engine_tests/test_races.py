@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Pages that go away while they are merged, at each point where that can matter.
+
+Kernels without windows have one case: there it takes luck.
+"""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from nuksmlab import numa, stress
+from nuksmlab.fuzz import model
+from nuksmlab.fuzz.fuzzer import Fuzzer, Spec
+from nuksmlab.ksm import FAST, Ksm
+
+pytestmark = pytest.mark.needs(nodes=2)
+
+PAGES = 512
+WIDTH = 2000  # microseconds
+SECONDS = 30.0
+LEAST_ACTIONS = 10
+WINDOWS = stress.Windows()
+
+
+@pytest.fixture(params=["", *(point.name for point in WINDOWS.points)])
+def window(request: pytest.FixtureRequest) -> Iterator[None]:
+    WINDOWS.open({request.param: WIDTH})
+    yield
+    WINDOWS.close()
+
+
+@pytest.mark.usefixtures("window")
+@pytest.mark.parametrize("placement", ["fair", "priority"])
+def test_pairs_can_go_away_at_any_moment(ksm: Ksm, placement: str) -> None:
+    ksm.write_text("placement", placement)
+    ksm.set_speed(FAST)
+    log = model.Log()
+    ksm.start()
+    with Fuzzer(Spec("pairs", "pairs", PAGES, 0, numa.online())) as fuzzer:
+        fuzzer.go(1)
+        time.sleep(SECONDS)
+        answer = fuzzer.command("pause")
+        print(answer)
+        fuzzer.judge(answer)
+        log.check()
+        WINDOWS.close()
+        ksm.stop()
+        model.check_audit()
+        model.check_mappings([fuzzer.pid])
+    model.check_lost()
+    assert answer["actions"] >= LEAST_ACTIONS
