@@ -236,6 +236,7 @@ void nuksm_keep_lots(void);
 u16 nuksm_lot(u32 checksum);
 void nuksm_end_row(void);
 void nuksm_was_used(struct folio *folio);
+void nuksm_promote(struct folio *folio);
 u8 nuksm_heat(struct folio *folio, bool touched);
 int nuksm_belongs(const struct nuksm_ballot *ballot, u16 lot,
 		  unsigned long kpfn, bool merged);

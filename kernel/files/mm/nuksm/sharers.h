@@ -20,11 +20,13 @@ static bool nuksm_places(void)
 /**
  * struct nuksm_look - what ksmd saw of a process in the scan that is going on
  * @cleared: accessed bits were cleared, and the TLB does not know
+ * @young: that of the page which is being visited was
  * @block: address of the last block of pages that share an accessed bit, or 1
  * @touched: what that bit said before it was cleared
  */
 struct nuksm_look {
 	bool cleared;
+	bool young;
 	unsigned long block;
 	bool touched;
 };
@@ -35,6 +37,7 @@ static bool nuksm_take_young(struct folio *folio, bool young)
 {
 	if (young)
 		nuksm_was_used(folio);
+	nuksm_look.young = young;
 	nuksm_look.cleared |= young;
 	return young;
 }
@@ -86,6 +89,7 @@ static bool nuksm_test_touched_huge(struct vm_area_struct *vma,
 
 	if (!nuksm_places())
 		return false;
+	nuksm_look.young = false;
 	if (!nuksm_seen_before(block))
 		nuksm_look.touched =
 			nuksm_take_young(folio,
@@ -134,6 +138,17 @@ static void nuksm_visit(struct ksm_rmap_item *rmap_item, struct folio *folio,
 		rmap_item->heat = max_t(u8, rmap_item->heat, NUKSM_COLD);
 	else
 		rmap_item->heat = nuksm_heat(folio, touched);
+}
+
+/*
+ * ksmd is done with the page for this scan. Not before, as what promotes a page
+ * holds it for a while, and a page that somebody holds is not merged.
+ */
+static void nuksm_visited(struct folio *folio)
+{
+	if (nuksm_look.young && folio_mapped(folio))
+		nuksm_promote(folio);
+	nuksm_look.young = false;
 }
 
 static struct nuksm_ballot nuksm_ballot;
@@ -276,6 +291,10 @@ static inline void nuksm_leave_mm(struct mm_struct *mm)
 
 static inline void nuksm_visit(struct ksm_rmap_item *rmap_item,
 			       struct folio *folio, bool touched)
+{
+}
+
+static inline void nuksm_visited(struct folio *folio)
 {
 }
 
