@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Builds the engine: Debian's Linux 6.12 source with the hooks and the overlay.
+# Builds the engine: Debian's Linux 6.12 source with fixes, hooks and overlay.
 # Prints the path of the result; all else goes to standard error. What was
 # built once from the same source, hooks, overlay, configuration and compiler
 # is taken from the cache.
@@ -9,7 +9,7 @@
 # usage: kernel/build.sh um|um-stock|lab|debug|kcsan|deb|source
 #
 #   um        a User-Mode Linux kernel
-#   um-stock  the same without hooks and overlay, to compare with
+#   um-stock  the same without fixes, hooks and overlay, to compare with
 #   lab       a kernel for the lab's machines
 #   debug     the same, checking itself at every step; slow
 #   kcsan     the same, looking for data races; slow
@@ -22,6 +22,7 @@ usage='usage: kernel/build.sh um|um-stock|lab|debug|kcsan|deb|source'
 config=${1:?$usage}
 kernel=$(cd "$(dirname "$0")" && pwd)
 base=$kernel/base/6.12
+fixes=$kernel/fixes/6.12
 hooks=$kernel/hooks/6.12
 cache=${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}
 
@@ -79,7 +80,7 @@ check_pin() { # DIRECTORY
 lay_out() { # SOURCE TREE: copies by hard links; patch and rm break these
 	local patches=() patch
 	[ "$arch" = um ] && patches+=("$base/um.patch")
-	[ "$config" = um-stock ] || patches+=("$hooks"/*.patch)
+	[ "$config" = um-stock ] || patches+=("$fixes"/*.patch "$hooks"/*.patch)
 	cp -al "$1" "$2"
 	for patch in "${patches[@]}"; do
 		patch -s -p1 -d "$2" <"$patch" >&2
@@ -163,7 +164,7 @@ look_up() {
 		gcc --version
 		cat "${fragments[@]}" "$running"
 		cd "$kernel"
-		find build.sh files/mm files/include hooks/6.12 base/6.12/pin base/6.12/um.patch -type f -print0 |
+		find build.sh files/mm files/include fixes/6.12 hooks/6.12 base/6.12/pin base/6.12/um.patch -type f -print0 |
 			LC_ALL=C sort -z | xargs -0 sha256sum
 	} | sha256sum | cut -c1-16)
 	result=$cache/kernels/nuksm-$config-$key

@@ -4,13 +4,14 @@
 # What the kernel's own tools say of the engine: checkpatch --strict, kernel-doc
 # and sparse find nothing that stock's files do not have; and without
 # CONFIG_NUKSM the files that the hooks change compile to the code that stock's
-# compile to.
+# compile to, with the same fixes.
 #
 # usage: kernel/check.sh
 set -euo pipefail
 
 [ $# = 0 ] || { echo 'usage: kernel/check.sh' >&2; exit 2; }
 kernel=$(cd "$(dirname "$0")" && pwd)
+fixes=$kernel/fixes/6.12
 hooks=$kernel/hooks/6.12
 config=$kernel/base/6.12/lab.config
 source=$("$kernel/build.sh" source)
@@ -37,7 +38,7 @@ check_style() { # the hooks' #: context lines are not ours to change
 	cd "$work/ours"
 	scripts/checkpatch.pl --strict --terse --no-summary -f "${files[@]}" ||
 		die 'checkpatch complains of the overlay'
-	for patch in "$hooks"/*.patch; do
+	for patch in "$fixes"/*.patch "$hooks"/*.patch; do
 		scripts/checkpatch.pl --strict --terse --no-summary "$patch" ||
 			die "checkpatch complains of $(basename "$patch")"
 	done
@@ -99,6 +100,10 @@ check_types() {
 
 cp -al "$source" "$work/stock"
 cp -al "$source" "$work/ours"
+for patch in "$fixes"/*.patch; do
+	patch -s -p1 -d "$work/stock" <"$patch" >&2
+	patch -s -p1 -d "$work/ours" <"$patch" >&2
+done
 for patch in "$hooks"/*.patch; do
 	patch -s -p1 -d "$work/ours" <"$patch" >&2
 done
@@ -107,4 +112,4 @@ check_style
 compare_code
 check_types
 added=$(git apply --numstat "$hooks"/*.patch | awk '{ lines += $1 } END { print lines }')
-say "clean; without CONFIG_NUKSM ${objects[*]} are stock's; the hooks add $added lines"
+say "clean; without CONFIG_NUKSM ${objects[*]} are stock's with the fixes; the hooks add $added lines"

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # Writes the engine as a series of patches for `git am` into build/series: first
-# the new files, which nothing builds yet; then the hooks, one by one; at last
-# the lines in mm's Kconfig and Makefile that switch it on. So every step builds.
+# fixes of stock's, which need nothing of it; then the new files, which nothing
+# builds yet; then the hooks, one by one; at last the lines in mm's Kconfig and
+# Makefile that switch it on. So every step builds.
 # With --check that is tried: the series is applied, and each step compiled.
 #
 # usage: kernel/series.sh [--check]
@@ -16,6 +17,7 @@ case ${1:-} in
 esac
 
 kernel=$(cd "$(dirname "$0")" && pwd)
+fixes=$kernel/fixes/6.12
 hooks=$kernel/hooks/6.12
 config=$kernel/base/6.12/lab.config
 series=$(dirname "$kernel")/build/series
@@ -37,7 +39,7 @@ say() { echo "series: $*" >&2; }
 start_repository() { # DIRECTORY: of the files that the hooks change, as they are before
 	local file
 	git init -q -b nuksm "$1"
-	sed -n 's|^--- a/||p' "$hooks"/*.patch | sort -u | while read -r file; do
+	sed -n 's|^--- a/||p' "$fixes"/*.patch "$hooks"/*.patch | sort -u | while read -r file; do
 		install -D -m 644 "$source/$file" "$1/$file"
 	done
 	git -C "$1" add -A
@@ -56,7 +58,7 @@ commit_overlay() {
 	END
 }
 
-commit_hook() { # HOOK
+commit_patch() { # PATCH
 	local info
 	info=$(git mailinfo ../body ../patch <"$1")
 	git apply ../patch
@@ -79,12 +81,15 @@ commit_switch() {
 }
 
 write_series() {
-	local hook
+	local patch
 	start_repository "$work/made"
 	cd "$work/made"
+	for patch in "$fixes"/*.patch; do
+		commit_patch "$patch"
+	done
 	commit_overlay
-	for hook in "$hooks"/*.patch; do
-		commit_hook "$hook"
+	for patch in "$hooks"/*.patch; do
+		commit_patch "$patch"
 	done
 	commit_switch
 	git config branch.nuksm.description "NUMA-aware merging of equal pages (nuKSM)

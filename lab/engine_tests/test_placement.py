@@ -167,6 +167,44 @@ def test_placement_changes_at_once(ksm: Ksm, start: StartTenant) -> None:
 
 
 @pytest.mark.needs(nodes=2)
+@pytest.mark.parametrize("placement", ["fair", "priority"])
+def test_placing_everything_anew(ksm: Ksm, start: StartTenant, placement: str) -> None:
+    """By writing 2, which puts each copy where its tenant had it, and then 1.
+
+    From either node: by itself, a copy goes where the writer runs.
+    """
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
+    tenants[1].renice(19)
+    merge(ksm, tenants)
+    ksm.write_text("placement", placement)
+    for writer in (0, 1):
+        with numa.running_on(writer):
+            ksm.unmerge()
+        for tenant in tenants:
+            assert tenant.equal_pages_by_node() == {
+                tenant.spec.node: tenant.equal_pages
+            }
+        merge(ksm, tenants)
+        for tenant in tenants:
+            assert shares(tenant, (0, 1)) == pytest.approx(
+                policy.target(placement, (0, 1), (0, 19)), abs=POINT
+            )
+    assert all(tenant.bad_pages() == 0 for tenant in tenants)
+
+
+@pytest.mark.needs(nodes=2)
+def test_a_page_merged_again_belongs_where_it_did(ksm: Ksm, start: StartTenant) -> None:
+    """Who takes pages apart and merges them anew gets no other lots."""
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
+    merge(ksm, tenants)
+    before = tenants[0].equal_pages_nodes()
+    for _ in range(3):
+        ksm.unmerge()
+        merge(ksm, tenants)
+        assert tenants[0].equal_pages_nodes() == before
+
+
+@pytest.mark.needs(nodes=2)
 def test_pages_stay_on_their_nodes_without_merging_across(
     ksm: Ksm, start: StartTenant
 ) -> None:
@@ -278,8 +316,7 @@ def test_decisions_and_migrations_are_traced(ksm: Ksm, start: StartTenant) -> No
         enable.write_text("0")
     trace = (tracing / "trace").read_text()
     assert "nuksm_place: " in trace
-    assert "newcomer on node 1 (cold, nice 0)" in trace
-    assert "newcomer wins by spread" in trace
+    assert "belongs on node 1: shared by 2 nodes, cold on 2 of them, by spread" in trace
     assert "nuksm_migrate: " in trace
     assert "from node 0 to node 1: 0" in trace
 

@@ -76,14 +76,27 @@ class Ksm:
         """Has ksmd end the scan it is in, or do a whole one, and then sleep.
 
         Writing to `run` waits for ksmd to be done with what it is at; another value
-        of `sleep_millisecs` ends the sleep that it may be in.
+        of `sleep_millisecs` ends the sleep that it may be in. It can have gone to
+        sleep just before: as long as it scans nothing, it is woken again.
         """
         self.stop()
-        asleep = 600_000 + (self.read("sleep_millisecs") == 600_000)
-        self.set_speed({"pages_to_scan": 10_000_000, "sleep_millisecs": asleep})
-        before = self.read("full_scans")
+        self.write("pages_to_scan", 10_000_000)
+        goal = self.read("full_scans") + 1
+        scanned = self.read("pages_scanned")
+        self._sleep_anew()
         self.start()
-        self.wait_scans(before + 1 - self.read("full_scans"))
+
+        def done() -> bool:
+            if self.read("full_scans") < goal and self.read("pages_scanned") == scanned:
+                self._sleep_anew()
+            return self.read("full_scans") >= goal
+
+        wait.until(done, lambda: f"scan {goal}; {self.counters()}", MERGE_SECONDS)
+
+    def _sleep_anew(self) -> None:
+        """For very long; and not as long as ksmd may be sleeping now."""
+        asleep = 600_000 + (self.read("sleep_millisecs") == 600_000)
+        self.write("sleep_millisecs", asleep)
 
     def settle(self) -> None:
         """Two quick scans: what the scanner lost sight of is in its books again.

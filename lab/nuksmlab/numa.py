@@ -4,6 +4,8 @@
 import ctypes
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +45,17 @@ def parse_anonymous(text: str) -> dict[int, int]:
 
 def anonymous_pages_by_node(pid: int) -> dict[int, int]:
     return parse_anonymous(Path(f"/proc/{pid}/numa_maps").read_text())
+
+
+@contextmanager
+def running_on(node: int) -> Iterator[None]:
+    """This thread runs on the node's CPUs meanwhile."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus(node))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def free_mib(node: int) -> int:

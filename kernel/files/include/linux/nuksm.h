@@ -3,13 +3,43 @@
 #ifndef __LINUX_NUKSM_H
 #define __LINUX_NUKSM_H
 
+#include <linux/atomic.h>
+#include <linux/types.h>
+
 struct mm_struct;
 struct seq_file;
 
+/**
+ * struct nuksm_voter - a process in a ballot about one merged page
+ * @ballot: number of the last ballot that it took part in
+ * @nid: node that it counted for there
+ * @weight: with which it counted
+ *
+ * Used by ksmd alone, under ksm_thread_mutex.
+ */
+struct nuksm_voter {
+	unsigned long ballot;
+	int nid;
+	u32 weight;
+};
+
+/**
+ * struct nuksm_mm - what nuKSM keeps of a process, in its mm_struct
+ * @local: how many of the ksm_merging_pages are on the process's node for them
+ * @voter: see there
+ *
+ * @local changes under the lock of the page concerned; different pages change
+ * it at the same time.
+ */
+struct nuksm_mm {
+	atomic_long_t local;
+	struct nuksm_voter voter;
+};
+
 #ifdef CONFIG_NUKSM_PLACEMENT
-void ksm_show_placement(struct seq_file *m, struct mm_struct *mm);
+void nuksm_show_process(struct seq_file *m, struct mm_struct *mm);
 #else
-static inline void ksm_show_placement(struct seq_file *m, struct mm_struct *mm)
+static inline void nuksm_show_process(struct seq_file *m, struct mm_struct *mm)
 {
 }
 #endif

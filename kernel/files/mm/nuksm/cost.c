@@ -67,18 +67,25 @@ static int compare_words(const u64 *a, const u64 *b, unsigned int *compared)
 int nuksm_compare_contents(struct page *page, struct page *other, u32 here,
 			   u32 there)
 {
-	const u64 *a = kmap_local_page(page);
-	const u64 *b = kmap_local_page(other);
+	const u64 *a, *b;
 	unsigned int words;
-	int ret = compare_words(a, b, &words);
+	int ret;
+
+	nuksm_window(NUKSM_WINDOW_SEARCH);
+	a = kmap_local_page(page);
+	b = kmap_local_page(other);
+	ret = compare_words(a, b, &words);
 
 	kunmap_local(b);
 	kunmap_local(a);
 
-	nuksm_stats.content_compares++;
-	nuksm_stats.compared_bytes += words * sizeof(u64);
+	nuksm_count(&nuksm_stats.content_compares, 1);
+	nuksm_count(&nuksm_stats.compared_bytes, words * sizeof(u64));
 	if (ret && here == there)
-		nuksm_stats.collisions++;
+		nuksm_count(&nuksm_stats.collisions, 1);
+	/* There, pages whose memory has tags never are equal. */
+	if (!ret && IS_ENABLED(CONFIG_ARM64_MTE))
+		ret = memcmp_pages(page, other);
 	return ret;
 }
 
@@ -92,11 +99,11 @@ void nuksm_scan_begins(void)
 /** nuksm_scan_ends - ksmd has finished a full scan */
 void nuksm_scan_ends(void)
 {
-	nuksm_stats.last_scan_ms = div_u64(ktime_get_ns() - scan_began_wall,
-					   NSEC_PER_MSEC);
-	nuksm_stats.last_scan_cpu_ms =
-		div_u64(task_sched_runtime(current) - scan_began_cpu,
-			NSEC_PER_MSEC);
+	WRITE_ONCE(nuksm_stats.last_scan_ms,
+		   div_u64(ktime_get_ns() - scan_began_wall, NSEC_PER_MSEC));
+	WRITE_ONCE(nuksm_stats.last_scan_cpu_ms,
+		   div_u64(task_sched_runtime(current) - scan_began_cpu,
+			   NSEC_PER_MSEC));
 }
 
 /**

@@ -21,18 +21,23 @@
 
 #include "nuksm.h"
 
-/* KiB of memory per tree of each kind; 0 for one tree, whatever the memory. */
-static unsigned int nuksm_kib_per_tree = 16;
-
 /* One tree until KSM is started and nuksm_fit_forest() allocates a forest. */
 struct nuksm_index nuksm_index = {
+	.kib_per_tree = 16,
 	.trees = 1,
 	.by_checksum = true,
 	.checksum_mask = U32_MAX,
 };
 
-/* Number of trees for @kib_per_tree with the memory of today, over all nodes. */
-static unsigned int trees_for(unsigned int kib_per_tree)
+u64 nuksm_seed;
+
+/**
+ * nuksm_trees_wanted - how many trees of each kind there should be
+ * @kib_per_tree: KiB of memory per tree; 0 for one tree, whatever the memory
+ *
+ * Return: the number, over all nodes, with the memory of today.
+ */
+unsigned int nuksm_trees_wanted(unsigned int kib_per_tree)
 {
 	u64 kib = (u64)totalram_pages() << (PAGE_SHIFT - 10);
 
@@ -41,70 +46,49 @@ static unsigned int trees_for(unsigned int kib_per_tree)
 	return clamp_t(u64, div_u64(kib, kib_per_tree), 1, INT_MAX / 2);
 }
 
-/**
- * nuksm_trees_wanted - the number of trees that kib_per_tree asks for
- *
- * Return: how many trees of each kind, over all nodes, with the memory of today.
- */
-unsigned int nuksm_trees_wanted(void)
-{
-	return trees_for(nuksm_kib_per_tree);
-}
-
 static ssize_t index_show(struct kobject *kobj, struct kobj_attribute *attr,
 			  char *buf)
 {
-	return sysfs_emit(buf, nuksm_index.by_checksum ?
+	return sysfs_emit(buf, READ_ONCE(nuksm_index.by_checksum) ?
 			  "content [checksum]\n" : "[content] checksum\n");
 }
 
 static ssize_t index_store(struct kobject *kobj, struct kobj_attribute *attr,
 			   const char *buf, size_t count)
 {
-	struct nuksm_index index = nuksm_index;
+	bool by_checksum = sysfs_streq(buf, "checksum");
 	int err;
 
-	index.trees = nuksm_trees_wanted();
-	index.by_checksum = false;
-	if (sysfs_streq(buf, "checksum"))
-		index.by_checksum = true;
-	else if (!sysfs_streq(buf, "content"))
+	if (!by_checksum && !sysfs_streq(buf, "content"))
 		return -EINVAL;
-
-	err = ksm_reindex(index);
+	err = ksm_reindex(NUKSM_SET_ORDER, by_checksum);
 	return err ? err : count;
 }
 
 static ssize_t kib_per_tree_show(struct kobject *kobj,
 				 struct kobj_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "%u\n", nuksm_kib_per_tree);
+	return sysfs_emit(buf, "%u\n", READ_ONCE(nuksm_index.kib_per_tree));
 }
 
 static ssize_t kib_per_tree_store(struct kobject *kobj,
 				  struct kobj_attribute *attr,
 				  const char *buf, size_t count)
 {
-	struct nuksm_index index = nuksm_index;
 	unsigned int kib;
 	int err;
 
 	err = kstrtouint(buf, 10, &kib);
 	if (err)
 		return err;
-
-	index.trees = trees_for(kib);
-	err = ksm_reindex(index);
-	if (err)
-		return err;
-	nuksm_kib_per_tree = kib;
-	return count;
+	err = ksm_reindex(NUKSM_SET_KIB_PER_TREE, kib);
+	return err ? err : count;
 }
 
 static ssize_t trees_show(struct kobject *kobj, struct kobj_attribute *attr,
 			  char *buf)
 {
-	return sysfs_emit(buf, "%u\n", nuksm_index.trees);
+	return sysfs_emit(buf, "%u\n", READ_ONCE(nuksm_index.trees));
 }
 
 static struct kobj_attribute index_attr = __ATTR_RW(index);
@@ -130,19 +114,16 @@ const struct attribute_group nuksm_index_attr_group = {
  */
 static int checksum_bits_get(void *data, u64 *bits)
 {
-	*bits = hweight32(nuksm_index.checksum_mask);
+	*bits = hweight32(READ_ONCE(nuksm_index.checksum_mask));
 	return 0;
 }
 
 static int checksum_bits_set(void *data, u64 bits)
 {
-	struct nuksm_index index = nuksm_index;
-
 	if (bits > 32)
 		return -EINVAL;
-	index.trees = nuksm_trees_wanted();
-	index.checksum_mask = bits ? GENMASK(bits - 1, 0) : 0;
-	return ksm_reindex(index);
+	return ksm_reindex(NUKSM_SET_CHECKSUM_MASK,
+			   bits ? GENMASK(bits - 1, 0) : 0);
 }
 
 DEFINE_DEBUGFS_ATTRIBUTE(checksum_bits_fops, checksum_bits_get,

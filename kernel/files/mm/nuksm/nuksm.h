@@ -13,6 +13,7 @@
 #include <linux/types.h>
 
 #include "policy.h"
+#include "windows.h"
 
 #ifdef CONFIG_NUKSM
 
@@ -22,18 +23,32 @@
 
 /**
  * struct nuksm_index - how the stable and unstable trees are organised
+ * @kib_per_tree: KiB of memory per tree of each kind; 0 for one tree
  * @trees: number of trees of each kind, for each node that has its own
  * @by_checksum: order inside a tree is by (checksum, content), not by content
  * @checksum_mask: the bits of a checksum that are used; all but in tests
  *
- * Locking: written under ksm_thread_mutex while KSM tracks no page; read by
- * whoever walks a tree, which holds that mutex as well, or knows by holding
- * mmap_lock of a tracked mm that KSM tracks a page.
+ * Locking: written under ksm_thread_mutex while nothing is filed in a tree; read
+ * by whoever walks a tree, which holds that mutex as well. Files in sysfs read
+ * single members without it.
  */
 struct nuksm_index {
+	unsigned int kib_per_tree;
 	unsigned int trees;
 	bool by_checksum;
 	u32 checksum_mask;
+};
+
+/**
+ * enum nuksm_setting - what of the index can be set
+ * @NUKSM_SET_ORDER: &struct nuksm_index.by_checksum
+ * @NUKSM_SET_KIB_PER_TREE: &struct nuksm_index.kib_per_tree
+ * @NUKSM_SET_CHECKSUM_MASK: &struct nuksm_index.checksum_mask
+ */
+enum nuksm_setting {
+	NUKSM_SET_ORDER,
+	NUKSM_SET_KIB_PER_TREE,
+	NUKSM_SET_CHECKSUM_MASK,
 };
 
 /**
@@ -42,7 +57,7 @@ struct nuksm_index {
  * @content_compares: levels at which two pages were compared
  * @compared_bytes: that these looked at, of each page
  * @collisions: pages of equal checksum that differed
- * @replaced: pages gone or rewritten, whose place in the unstable tree was taken
+ * @replaced: pages gone or rewritten, that were taken out of the unstable tree
  * @last_scan_ms: duration of the last full scan
  * @last_scan_cpu_ms: CPU time that ksmd took for it
  */
@@ -58,8 +73,18 @@ struct nuksm_stats {
 
 extern struct nuksm_index nuksm_index;
 extern struct nuksm_stats nuksm_stats;
+
+/* Chosen at random when KSM is first started, so that nobody foresees checksums. */
+extern u64 nuksm_seed;
+
 extern const struct attribute_group nuksm_index_attr_group;
 extern const struct attribute_group nuksm_cost_attr_group;
+
+/* For a counter that ksmd alone writes to, and anybody reads. */
+static inline void nuksm_count(unsigned long *counter, unsigned long n)
+{
+	WRITE_ONCE(*counter, *counter + n);
+}
 
 /* The number of roots that trees of one kind take for @nids nodes. */
 static inline unsigned int nuksm_nr_roots(unsigned int nids)
@@ -89,7 +114,7 @@ static inline int nuksm_compare(u32 here, u32 there)
 		return 0;
 	if (here == there)
 		return 0;
-	nuksm_stats.checksum_compares++;
+	nuksm_count(&nuksm_stats.checksum_compares, 1);
 	return here < there ? -1 : 1;
 }
 
@@ -118,14 +143,14 @@ struct nuksm_counter {
 ssize_t nuksm_counter_show(struct kobject *kobj, struct kobj_attribute *attr,
 			   char *buf);
 
-unsigned int nuksm_trees_wanted(void);
+unsigned int nuksm_trees_wanted(unsigned int kib_per_tree);
 int nuksm_compare_contents(struct page *page, struct page *other, u32 here,
 			   u32 there);
 void nuksm_scan_begins(void);
 void nuksm_scan_ends(void);
 
 /* Implemented by mm/ksm.c, which owns the trees and their lock. */
-int ksm_reindex(struct nuksm_index index);
+int ksm_reindex(enum nuksm_setting setting, u32 value);
 
 #else /* !CONFIG_NUKSM */
 
@@ -188,41 +213,62 @@ struct nuksm_placement_stats {
 };
 
 /**
- * struct ksm_node_count - merged pages on a node
+ * struct nuksm_node_count - merged pages on a node
  * @shared: pages, as in pages_shared
  * @sharing: mappings beyond each page's first, as in pages_sharing
+ *
+ * Change under the lock of the page concerned.
  */
-struct ksm_node_count {
-	unsigned long shared;
-	unsigned long sharing;
+struct nuksm_node_count {
+	atomic_long_t shared;
+	atomic_long_t sharing;
 };
+
+/* Bits of the number of a node in struct ksm_rmap_item. */
+#define NUKSM_HOME_BITS	13
 
 extern enum nuksm_placement nuksm_placement;
 extern struct nuksm_placement_stats nuksm_placement_stats;
+extern struct nuksm_node_count nuksm_node_counts[MAX_NUMNODES];
 extern const struct attribute_group nuksm_placement_attr_group;
 
+void nuksm_keep_lots(void);
+u16 nuksm_lot(u32 checksum);
+void nuksm_end_row(void);
+void nuksm_was_used(struct folio *folio);
+void nuksm_promote(struct folio *folio);
 u8 nuksm_heat(struct folio *folio, bool touched);
-bool nuksm_decide(const struct nuksm_ballot *ballot, unsigned long kpfn,
-		  bool merging);
+int nuksm_belongs(const struct nuksm_ballot *ballot, u16 lot,
+		  unsigned long kpfn, bool merged);
 void nuksm_migrate(struct folio *folio, int nid);
+void nuksm_prefer_node(int nid);
 
 /*
  * A new page table entry is marked as accessed. One that merging made is not
- * used yet, and would look hot at ksmd's next visit.
+ * used yet, and would look hot at ksmd's next visit. All others shall see the
+ * page as they would without nuKSM.
  */
-static inline pte_t nuksm_merged_pte(pte_t pte)
+static inline pte_t nuksm_merged_pte(pte_t pte, struct folio *kfolio)
 {
-	return READ_ONCE(nuksm_placement) == NUKSM_FIRST ? pte : pte_mkold(pte);
+	if (READ_ONCE(nuksm_placement) == NUKSM_FIRST)
+		return pte;
+	nuksm_was_used(kfolio);
+	return pte_mkold(pte);
 }
-
-/* Implemented by mm/ksm.c, which owns the trees and their lock. */
-void ksm_count_by_node(struct ksm_node_count *counts);
 
 #else /* !CONFIG_NUKSM_PLACEMENT */
 
-static inline pte_t nuksm_merged_pte(pte_t pte)
+static inline pte_t nuksm_merged_pte(pte_t pte, struct folio *kfolio)
 {
 	return pte;
+}
+
+static inline void nuksm_end_row(void)
+{
+}
+
+static inline void nuksm_keep_lots(void)
+{
 }
 
 #endif /* CONFIG_NUKSM_PLACEMENT */

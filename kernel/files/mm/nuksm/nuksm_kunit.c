@@ -64,66 +64,62 @@ static void order_of_contents_is_total(struct kunit *test)
 	__free_page(a);
 }
 
-static struct nuksm_credits *credits(struct kunit *test)
+static struct nuksm_ballot *open_ballot(struct kunit *test,
+					enum nuksm_placement placement)
 {
-	struct nuksm_credits *credits = kunit_kzalloc(test, sizeof(*credits),
-						      GFP_KERNEL);
-	struct rnd_state state;
+	struct nuksm_ballot *ballot = kunit_kzalloc(test, sizeof(*ballot),
+						    GFP_KERNEL);
 
-	KUNIT_ASSERT_NOT_NULL(test, credits);
-	prandom_seed_state(&state, 1);
-	prandom_bytes_state(&state, credits, sizeof(*credits));
-	return credits;
+	KUNIT_ASSERT_NOT_NULL(test, ballot);
+	nuksm_ballot_open(ballot, placement);
+	return ballot;
 }
 
-/* One page, to which all sharers come one after the other: where it ends. */
-static int place(const struct nuksm_sharer *sharers, int count,
-		 enum nuksm_placement placement, struct nuksm_credits *credits)
-{
-	struct nuksm_ballot ballot;
-	enum nuksm_reason reason;
-	int nid = sharers[0].nid;
-	int i, j;
+static const unsigned long nothing_barred[NUKSM_NODE_LONGS];
 
-	for (i = 1; i < count; i++) {
-		if (sharers[i].nid == nid)
-			continue;
-		nuksm_ballot_init(&ballot, placement, nid, &sharers[i]);
-		for (j = i - 1; j >= 0; j--)
-			if (!nuksm_ballot_add(&ballot, &sharers[j]))
-				break;
-		if (nuksm_newcomer_wins(&ballot, credits, &reason))
-			nid = sharers[i].nid;
-	}
-	return nid;
-}
-
-/* Expects @pages pages to end on nodes in the proportions of @wanted. */
+/* Expects @pages pages to belong on nodes in the proportions of @wanted. */
 static void expect_shares(struct kunit *test, const struct nuksm_sharer *sharers,
 			  int count, enum nuksm_placement placement,
 			  const int *wanted)
 {
-	struct nuksm_credits *all = credits(test);
-	int found[MOST_NODES] = {}, sum = 0, page, nid;
+	struct nuksm_ballot *ballot = open_ballot(test, placement);
+	int found[MOST_NODES] = {}, sum = 0, page, nid, i;
+	struct nuksm_dealer dealer = {};
 
+	for (i = 0; i < count; i++) {
+		/* The number of another test's ballot may be the same */
+		if (sharers[i].voter)
+			sharers[i].voter->ballot = 0;
+	}
+	for (i = 0; i < count; i++)
+		nuksm_ballot_add(ballot, &sharers[i]);
 	for (page = 0; page < PAGES; page++)
-		found[place(sharers, count, placement, all)]++;
+		found[nuksm_ballot_pick(ballot, nuksm_deal(&dealer),
+					nothing_barred)]++;
 	for (nid = 0; nid < MOST_NODES; nid++)
 		sum += wanted[nid];
-	/* Less than a page per kind: sharers to come times nodes to come from. */
 	for (nid = 0; nid < MOST_NODES; nid++)
 		KUNIT_EXPECT_LE_MSG(test,
 				    abs(found[nid] - PAGES * wanted[nid] / sum),
-				    MOST_SHARERS * MOST_NODES,
+				    PAGES / 100,
 				    "node %d has %d of %d pages, for %d/%d", nid,
 				    found[nid], PAGES, wanted[nid], sum);
 }
 
+/* A process for each sharer, unless it has one. */
+static void give_voters(struct nuksm_sharer *sharers, int count,
+			struct nuksm_voter *voters)
+{
+	int i;
+
+	for (i = 0; i < count; i++)
+		if (!sharers[i].voter)
+			sharers[i].voter = &voters[i];
+}
+
 static void two_nodes_get_half_each(struct kunit *test)
 {
-	const struct nuksm_sharer sharers[] = {
-		{ .owner = 1, .nid = 0 }, { .owner = 2, .nid = 1 },
-	};
+	const struct nuksm_sharer sharers[] = { { .nid = 0 }, { .nid = 1 } };
 
 	expect_shares(test, sharers, 2, NUKSM_FAIR, (int []){ 1, 1, 0, 0 });
 }
@@ -135,10 +131,8 @@ static void nodes_count_once_however_many_share_there(struct kunit *test)
 	const int nids[] = { 0, 0, 0, 1, 0, 2, 0, 1 };
 	int i;
 
-	for (i = 0; i < MOST_SHARERS; i++) {
-		sharers[i].owner = i + 1;
+	for (i = 0; i < MOST_SHARERS; i++)
 		sharers[i].nid = nids[i];
-	}
 	expect_shares(test, sharers, MOST_SHARERS, NUKSM_FAIR,
 		      (int []){ 1, 1, 1, 0 });
 }
@@ -146,52 +140,124 @@ static void nodes_count_once_however_many_share_there(struct kunit *test)
 /* Table III: shares in proportion to 1/(nice + 21). */
 static void two_processes_get_the_papers_shares(struct kunit *test)
 {
-	const struct nuksm_sharer sharers[] = {
-		{ .owner = 1, .nid = 0, .nice = -20 },
-		{ .owner = 2, .nid = 1, .nice = -11 },
+	struct nuksm_voter voters[2] = {};
+	struct nuksm_sharer sharers[] = {
+		{ .nid = 0, .nice = -20 },
+		{ .nid = 1, .nice = -11 },
 	};
 
+	give_voters(sharers, 2, voters);
 	expect_shares(test, sharers, 2, NUKSM_PRIORITY, (int []){ 10, 1, 0, 0 });
 }
 
 /* snice 1, 2, 3, 4, 6, 12, 1, 2: weights 12, 6, 4, 3, 2, 1, 12, 6. */
-static void any_order_of_any_processes_gives_the_same(struct kunit *test)
+static void eight_processes_get_theirs(struct kunit *test)
 {
 	const s8 nices[] = { -20, -19, -18, -17, -15, -9, -20, -19 };
 	struct nuksm_sharer sharers[MOST_SHARERS] = {};
-	int order, i;
+	struct nuksm_voter voters[MOST_SHARERS] = {};
+	int i;
 
-	for (order = 0; order < MOST_SHARERS; order++) {
-		for (i = 0; i < MOST_SHARERS; i++) {
-			/* 3 and 5 are coprime to 8: all come, in another order */
-			int who = (i * (order & 1 ? 3 : 5) + order) % MOST_SHARERS;
+	for (i = 0; i < MOST_SHARERS; i++) {
+		sharers[i].nid = i % MOST_NODES;
+		sharers[i].nice = nices[i];
+	}
+	give_voters(sharers, MOST_SHARERS, voters);
+	expect_shares(test, sharers, MOST_SHARERS, NUKSM_PRIORITY,
+		      (int []){ 14, 7, 16, 9 });
+}
 
-			sharers[i].owner = who + 1;
-			sharers[i].nid = who % MOST_NODES;
-			sharers[i].nice = nices[who];
+/* In whatever order they come, leave and come back. */
+static void order_and_history_do_not_matter(struct kunit *test)
+{
+	const enum nuksm_placement placements[] = { NUKSM_FAIR, NUKSM_PRIORITY };
+	struct nuksm_sharer sharers[MOST_SHARERS] = {};
+	struct nuksm_voter voters[MOST_SHARERS] = {};
+	struct rnd_state state;
+	int i, p, round;
+
+	prandom_seed_state(&state, 1);
+	for (i = 0; i < MOST_SHARERS; i++) {
+		sharers[i].nid = i * 3 % MOST_NODES;
+		sharers[i].nice = i;
+		sharers[i].heat = i % 3 ? NUKSM_COLD : NUKSM_TOUCHED;
+		/* Some have several mappings, on several nodes */
+		sharers[i].voter = &voters[i / 2];
+	}
+	for (p = 0; p < ARRAY_SIZE(placements); p++) {
+		struct nuksm_ballot *ballot = open_ballot(test, placements[p]);
+		u16 lot = prandom_u32_state(&state);
+		int wanted = NUMA_NO_NODE;
+
+		for (round = 0; round < 1000; round++) {
+			int a = prandom_u32_state(&state) % MOST_SHARERS;
+			int b = prandom_u32_state(&state) % MOST_SHARERS;
+			int nid;
+
+			swap(sharers[a], sharers[b]);
+			nuksm_ballot_open(ballot, placements[p]);
+			for (i = 0; i < MOST_SHARERS; i++)
+				nuksm_ballot_add(ballot, &sharers[i]);
+			nid = nuksm_ballot_pick(ballot, lot, nothing_barred);
+			if (wanted == NUMA_NO_NODE)
+				wanted = nid;
+			KUNIT_ASSERT_EQ(test, nid, wanted);
 		}
-		expect_shares(test, sharers, MOST_SHARERS, NUKSM_PRIORITY,
-			      (int []){ 14, 7, 16, 9 });
 	}
 }
 
+/* As neighbours, and taking turns. */
 static void a_process_counts_once_however_often_it_maps(struct kunit *test)
 {
-	const struct nuksm_sharer sharers[] = {
-		{ .owner = 1, .nid = 0 }, { .owner = 1, .nid = 0 },
-		{ .owner = 1, .nid = 0 }, { .owner = 2, .nid = 1 },
-	};
+	const int count = 256;
+	struct nuksm_sharer *sharers = kunit_kcalloc(test, count, sizeof(*sharers),
+						     GFP_KERNEL);
+	struct nuksm_voter voters[3] = {};
+	int i;
 
-	expect_shares(test, sharers, 4, NUKSM_PRIORITY, (int []){ 1, 1, 0, 0 });
+	KUNIT_ASSERT_NOT_NULL(test, sharers);
+	for (i = 0; i < count; i++) {
+		sharers[i].nid = i ? 0 : 1;
+		sharers[i].voter = &voters[i ? 1 + i % 2 : 0];
+	}
+	expect_shares(test, sharers, count, NUKSM_PRIORITY,
+		      (int []){ 2, 1, 0, 0 });
+	for (i = 1; i < count; i++)
+		sharers[i].voter = &voters[1];
+	expect_shares(test, sharers, count, NUKSM_PRIORITY,
+		      (int []){ 1, 1, 0, 0 });
+}
+
+/* Their weights add up to more than 32 bits. */
+static void ten_thousand_processes_do_not_overflow(struct kunit *test)
+{
+	const int count = 10000;
+	struct nuksm_ballot *ballot = open_ballot(test, NUKSM_PRIORITY);
+	struct nuksm_voter *voters = kunit_kcalloc(test, count, sizeof(*voters),
+						   GFP_KERNEL);
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, voters);
+	for (i = 0; i < count; i++) {
+		struct nuksm_sharer sharer = {
+			.nid = i % 2, .nice = -20, .voter = &voters[i],
+		};
+
+		nuksm_ballot_add(ballot, &sharer);
+	}
+	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0, nothing_barred), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0x7fff, nothing_barred), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0x8000, nothing_barred), 1);
+	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, U16_MAX, nothing_barred), 1);
 }
 
 static void only_the_hottest_count(struct kunit *test)
 {
 	struct nuksm_sharer sharers[] = {
-		{ .owner = 1, .nid = 0, .heat = NUKSM_COLD },
-		{ .owner = 2, .nid = 1, .heat = NUKSM_TOUCHED },
-		{ .owner = 3, .nid = 2, .heat = NUKSM_TOUCHED },
-		{ .owner = 4, .nid = 3, .heat = NUKSM_LISTED },
+		{ .nid = 0, .heat = NUKSM_COLD },
+		{ .nid = 1, .heat = NUKSM_TOUCHED },
+		{ .nid = 2, .heat = NUKSM_TOUCHED },
+		{ .nid = 3, .heat = NUKSM_LISTED },
 	};
 
 	expect_shares(test, sharers, 4, NUKSM_FAIR, (int []){ 0, 1, 1, 0 });
@@ -201,21 +267,55 @@ static void only_the_hottest_count(struct kunit *test)
 	expect_shares(test, sharers, 4, NUKSM_FAIR, (int []){ 0, 1, 1, 0 });
 }
 
-static void many_sets_of_few_pages_are_fair_together(struct kunit *test)
+static void what_cannot_be_on_a_node_goes_to_the_others(struct kunit *test)
 {
-	struct nuksm_credits *all = credits(test);
-	int found[2] = {}, set;
+	const struct nuksm_sharer sharers[] = {
+		{ .nid = 0, .heat = NUKSM_TOUCHED },
+		{ .nid = 1, .heat = NUKSM_TOUCHED },
+		{ .nid = 2, .heat = NUKSM_COLD },
+	};
+	struct nuksm_ballot *ballot = open_ballot(test, NUKSM_FAIR);
+	unsigned long barred[NUKSM_NODE_LONGS] = {};
+	int i;
 
-	for (set = 0; set < PAGES; set++) {
-		const struct nuksm_sharer sharers[] = {
-			{ .owner = 2 * set + 1, .nid = 0 },
-			{ .owner = 2 * set + 2, .nid = 1 },
-		};
+	for (i = 0; i < ARRAY_SIZE(sharers); i++)
+		nuksm_ballot_add(ballot, &sharers[i]);
+	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0, barred), 0);
+	__set_bit(0, barred);
+	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0, barred), 1);
+	__set_bit(1, barred);
+	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0, barred), 2);
+	__set_bit(2, barred);
+	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0, barred), NUMA_NO_NODE);
+}
 
-		found[place(sharers, 2, NUKSM_FAIR, all)]++;
+/* Who has seen all lots of earlier rows guesses one half of those to come. */
+static void lots_cannot_be_foreseen(struct kunit *test)
+{
+	struct nuksm_dealer dealer = {};
+	int right = 0, low = 0, round, i;
+
+	for (round = 0; round < PAGES; round++) {
+		bool guess = low < 0;	/* what came less often is due */
+		bool lot;
+
+		lot = nuksm_deal(&dealer) < 0x8000;
+		right += guess == lot;
+		low += lot ? 1 : -1;
+		/* Somebody looked: the row ends, as after each sleep of ksmd */
+		dealer.left = 0;
 	}
-	/* Here chance has a part: four standard deviations */
-	KUNIT_EXPECT_LE(test, abs(found[0] - PAGES / 2), 200);
+	/* Four standard deviations */
+	KUNIT_EXPECT_LE(test, abs(right - PAGES / 2), 200);
+
+	/* Nor does it matter which of a row are worth having. */
+	for (low = 0, i = 0; i < PAGES; i++) {
+		bool lot = nuksm_deal(&dealer) < 0x8000;
+
+		if (i % 2)
+			low += lot;
+	}
+	KUNIT_EXPECT_LE(test, abs(low - PAGES / 4), PAGES / 100);
 }
 
 static struct kunit_case nuksm_cases[] = {
@@ -225,10 +325,13 @@ static struct kunit_case nuksm_cases[] = {
 	KUNIT_CASE(two_nodes_get_half_each),
 	KUNIT_CASE(nodes_count_once_however_many_share_there),
 	KUNIT_CASE(two_processes_get_the_papers_shares),
-	KUNIT_CASE(any_order_of_any_processes_gives_the_same),
+	KUNIT_CASE(eight_processes_get_theirs),
+	KUNIT_CASE(order_and_history_do_not_matter),
 	KUNIT_CASE(a_process_counts_once_however_often_it_maps),
+	KUNIT_CASE(ten_thousand_processes_do_not_overflow),
 	KUNIT_CASE(only_the_hottest_count),
-	KUNIT_CASE(many_sets_of_few_pages_are_fair_together),
+	KUNIT_CASE(what_cannot_be_on_a_node_goes_to_the_others),
+	KUNIT_CASE(lots_cannot_be_foreseen),
 	{}
 };
 

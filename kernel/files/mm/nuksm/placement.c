@@ -5,14 +5,18 @@
  */
 
 #include <linux/memcontrol.h>
+#include <linux/memory-tiers.h>
+#include <linux/mempolicy.h>
 #include <linux/migrate.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 #include <linux/mmzone.h>
 #include <linux/nodemask.h>
 #include <linux/page_idle.h>
-#include <linux/random.h>
+#include <linux/sched/task.h>
+#include <linux/seq_file.h>
 #include <linux/sysfs.h>
+#include <linux/vmalloc.h>
 
 #include "../internal.h"
 #include "nuksm.h"
@@ -25,8 +29,83 @@ enum nuksm_placement nuksm_placement = NUKSM_FAIR;
 
 struct nuksm_placement_stats nuksm_placement_stats;
 
-/* Used by ksmd alone. */
-static struct nuksm_credits nuksm_credits;
+struct nuksm_node_count nuksm_node_counts[MAX_NUMNODES];
+
+/* Used by ksmd alone, as what follows. */
+static struct nuksm_dealer nuksm_dealer;
+
+/*
+ * The lots of contents that were merged before: one for every fourth page of
+ * memory. Who takes a page apart, to merge it again with a better lot, gets the
+ * same one. Each entry has 16 bits of the checksum above a lot; 0 is none. The
+ * rest of the checksum says in which set of entries it is; within the set, those
+ * asked for last come first, and the last one makes room for a new one. To make
+ * the kernel forget one lot, somebody has to merge about a quarter of the
+ * machine's pages meanwhile.
+ *
+ * Under ksm_thread_mutex, and never freed.
+ */
+#define PAGES_PER_LOT	4
+#define LOTS_PER_SET	4
+static u32 (*nuksm_lots)[LOTS_PER_SET];
+static u32 nuksm_lot_sets;
+
+/**
+ * nuksm_keep_lots - make room to remember lots, if there is none yet
+ *
+ * Without it, the lot of a page lasts as long as the page.
+ */
+void nuksm_keep_lots(void)
+{
+	if (nuksm_lots || nr_node_ids < 2)
+		return;
+	nuksm_lot_sets = clamp(totalram_pages() / (PAGES_PER_LOT * LOTS_PER_SET),
+			       1UL, (unsigned long)INT_MAX);
+	nuksm_lots = __vmalloc_array(nuksm_lot_sets, sizeof(*nuksm_lots),
+				     GFP_KERNEL | __GFP_ZERO |
+				     __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
+	if (!nuksm_lots)
+		pr_warn("ksm: no memory to remember where pages belonged\n");
+}
+
+/**
+ * nuksm_lot - the lot of a page
+ * @checksum: of its content
+ *
+ * Context: ksm_thread_mutex held.
+ *
+ * Return: the lot that a page of this content had before, or a new one.
+ */
+u16 nuksm_lot(u32 checksum)
+{
+	u32 *set, entry, tag;
+	int i;
+
+	if (!nuksm_lots)
+		return nuksm_deal(&nuksm_dealer);
+
+	set = nuksm_lots[checksum % nuksm_lot_sets];
+	tag = checksum / nuksm_lot_sets << 16;
+	for (i = 0; i < LOTS_PER_SET - 1; i++)
+		if (set[i] && (set[i] & ~0xffff) == tag)
+			break;
+	entry = set[i];
+	if (!entry || (entry & ~0xffff) != tag)
+		entry = tag | (nuksm_deal(&nuksm_dealer) ?: 1);
+	memmove(set + 1, set, i * sizeof(*set));
+	set[0] = entry;
+	return (u16)entry;
+}
+
+/**
+ * nuksm_end_row - ksmd comes back after a sleep
+ *
+ * Meanwhile somebody may have looked where pages went, see nuksm_deal().
+ */
+void nuksm_end_row(void)
+{
+	nuksm_dealer.left = 0;
+}
 
 #ifdef CONFIG_LRU_GEN
 static bool folio_is_young_generation(struct folio *folio)
@@ -41,12 +120,57 @@ static bool folio_is_young_generation(struct folio *folio)
 	rcu_read_unlock();
 	return young;
 }
+
+/* Is there a younger generation than the one the page is in? */
+static bool folio_can_be_promoted(struct folio *folio)
+{
+	int gen = folio_lru_gen(folio);
+	bool can;
+
+	if (!lru_gen_enabled() || gen < 0)
+		return false;
+	rcu_read_lock();
+	can = gen != lru_gen_from_seq(READ_ONCE(folio_lruvec(folio)->lrugen.max_seq));
+	rcu_read_unlock();
+	return can;
+}
 #else
 static bool folio_is_young_generation(struct folio *folio)
 {
 	return false;
 }
+
+static bool folio_can_be_promoted(struct folio *folio)
+{
+	return false;
+}
 #endif
+
+/**
+ * nuksm_was_used - give back what an accessed bit said before it was cleared
+ * @folio: that was used
+ *
+ * Reclaim, which finds the bit cleared, asks for young; idle page tracking and
+ * DAMON for idle. See also nuksm_promote().
+ */
+void nuksm_was_used(struct folio *folio)
+{
+	folio_clear_idle(folio);
+	folio_set_young(folio);
+}
+
+/**
+ * nuksm_promote - the same for the multi-generational LRU
+ * @folio: that was used
+ *
+ * It does not ask for young, but goes by the generation that it puts a page in
+ * when it finds the accessed bit set.
+ */
+void nuksm_promote(struct folio *folio)
+{
+	if (folio_can_be_promoted(folio))
+		folio_activate(folio);
+}
 
 /**
  * nuksm_heat - how recently a page was used through a mapping
@@ -57,19 +181,18 @@ static bool folio_is_young_generation(struct folio *folio)
  * accessed when it merges it.
  *
  * New anonymous pages start in a youngest generation or on the inactive list,
- * and without memory pressure stay there: what the hardware saw goes first.
+ * and without memory pressure stay there: what the hardware saw goes first. If
+ * somebody else took that from the page table, young has it.
  *
  * Return: enum nuksm_heat
  */
 u8 nuksm_heat(struct folio *folio, bool touched)
 {
-	if (touched) {
-		/* Taken from the page table, given back to reclaim. */
-		folio_set_young(folio);
+	if (touched)
 		return NUKSM_TOUCHED;
-	}
 	if (!folio_test_ksm(folio) &&
-	    (folio_test_active(folio) || folio_is_young_generation(folio)))
+	    (folio_test_active(folio) || folio_test_young(folio) ||
+	     folio_is_young_generation(folio)))
 		return NUKSM_LISTED;
 	return NUKSM_COLD;
 }
@@ -92,34 +215,54 @@ static bool has_room(int nid)
 	return false;
 }
 
-/**
- * nuksm_decide - does a page belong on the newcomer's node?
- * @ballot: with all sharers added
- * @kpfn: page frame number of the page, for the trace
- * @merging: the newcomer's page is still there, and may stay instead of the
- *	page
- *
- * A node without room does not win. Counts and traces what was decided.
- *
- * Return: whether the page belongs there, and not where it is.
+/*
+ * Can a page be put on @nid, or left there if it is @here? Not on a slow tier,
+ * from which nothing would bring a merged page back.
  */
-bool nuksm_decide(const struct nuksm_ballot *ballot, unsigned long kpfn,
-		  bool merging)
+static bool takes_pages(int nid, int here)
 {
-	enum nuksm_reason reason;
-	bool wins;
+	return node_is_toptier(nid) && (nid == here || has_room(nid));
+}
 
-	if (ballot->present)
-		return false;
-	wins = nuksm_newcomer_wins(ballot, &nuksm_credits, &reason);
-	if (wins ? !has_room(ballot->newcomer.nid) :
-	    merging && !has_room(ballot->page_nid)) {
-		wins = !wins;
+/**
+ * nuksm_belongs - where does a page belong?
+ * @ballot: with all who share it added
+ * @lot: of the page
+ * @kpfn: page frame number of the page; if it is not merged yet, of one of two
+ * @merged: the page is merged, and would have to be moved
+ *
+ * Nodes that can take no page are passed over; if there is no other, a merged
+ * page belongs where it is. Counts and traces what was decided.
+ *
+ * Context: ksm_thread_mutex held.
+ *
+ * Return: the node, or NUMA_NO_NODE if nobody shares the page.
+ */
+int nuksm_belongs(const struct nuksm_ballot *ballot, u16 lot,
+		  unsigned long kpfn, bool merged)
+{
+	static unsigned long barred[NUKSM_NODE_LONGS];
+	int here = merged ? pfn_to_nid(kpfn) : NUMA_NO_NODE;
+	enum nuksm_reason reason;
+	int wanted, nid;
+
+	bitmap_zero(barred, NUKSM_MOST_NODES);
+	wanted = nuksm_ballot_pick(ballot, lot, barred);
+	if (wanted == NUMA_NO_NODE)
+		return wanted;
+	reason = nuksm_ballot_reason(ballot);
+	for (nid = wanted; nid != NUMA_NO_NODE && !takes_pages(nid, here);
+	     nid = nuksm_ballot_pick(ballot, lot, barred))
+		__set_bit(nid, barred);
+	if (nid == NUMA_NO_NODE)
+		nid = merged ? here : wanted;
+	if (nid != wanted)
 		reason = NUKSM_NO_ROOM;
+	if (bitmap_weight(ballot->nodes, NUKSM_MOST_NODES) > 1) {
+		nuksm_count(&nuksm_placement_stats.placed[reason], 1);
+		trace_nuksm_place(kpfn, ballot, reason, nid);
 	}
-	nuksm_placement_stats.placed[reason]++;
-	trace_nuksm_place(kpfn, ballot, reason, wins);
-	return wins;
+	return nid;
 }
 
 /**
@@ -151,6 +294,7 @@ void nuksm_migrate(struct folio *folio, int nid)
 		list_add(&folio->lru, &folios);
 	}
 	folio_put(folio);
+	nuksm_window(NUKSM_WINDOW_ISOLATED);
 	if (!list_empty(&folios)) {
 		err = migrate_pages(&folios, alloc_migration_target, NULL,
 				    (unsigned long)&target, MIGRATE_ASYNC,
@@ -159,18 +303,68 @@ void nuksm_migrate(struct folio *folio, int nid)
 			putback_movable_pages(&folios);
 	}
 	if (err)
-		nuksm_placement_stats.migrate_refused++;
+		nuksm_count(&nuksm_placement_stats.migrate_refused, 1);
 	else
-		nuksm_placement_stats.migrated++;
+		nuksm_count(&nuksm_placement_stats.migrated, 1);
 	trace_nuksm_migrate(pfn, from, nid, err);
 }
 
-static int __init nuksm_placement_init(void)
+/**
+ * nuksm_prefer_node - where memory for the current task's faults comes from
+ * @nid: the node to prefer, or NUMA_NO_NODE for what the task itself wants
+ *
+ * For pages that it is about to fault in on behalf of another process, see
+ * nuksm_unmerge(). A policy of that process's mapping goes first.
+ *
+ * Context: ksm_thread_mutex held; the last call before it is given up has
+ * NUMA_NO_NODE.
+ */
+void nuksm_prefer_node(int nid)
 {
-	get_random_bytes(&nuksm_credits, sizeof(nuksm_credits));
-	return 0;
+#ifdef CONFIG_TMPFS	/* has what makes policies of names */
+	static struct mempolicy *own;
+	static int preferred = NUMA_NO_NODE;
+	struct mempolicy *policy = own, *before;
+	char name[24];
+
+	scnprintf(name, sizeof(name), "prefer:%d", nid);
+	if (nid != preferred && nid != NUMA_NO_NODE &&
+	    mpol_parse_str(name, &policy))
+		nid = NUMA_NO_NODE;
+	if (nid == preferred)
+		return;
+
+	task_lock(current);
+	before = current->mempolicy;
+	current->mempolicy = policy;
+	task_unlock(current);
+
+	if (preferred == NUMA_NO_NODE)
+		own = before;
+	else
+		mpol_put(before);
+	preferred = nid;
+#endif
 }
-subsys_initcall(nuksm_placement_init);
+
+/**
+ * nuksm_show_process - show where a process's merged pages are
+ * @m: the process's ksm_stat
+ * @mm: of the process; the caller keeps it in use
+ *
+ * Local are those on the node where the process had its own copy of the page.
+ * Takes no lock: while pages are merged, the two numbers may be of different
+ * moments.
+ */
+void nuksm_show_process(struct seq_file *m, struct mm_struct *mm)
+{
+	/* Written by ksmd, plainly */
+	long merged = data_race(mm->ksm_merging_pages);
+	long local = clamp(atomic_long_read(&mm->nuksm.local), 0L, merged);
+
+	seq_printf(m, "ksm_merged_local %ld\n", local);
+	seq_printf(m, "ksm_merged_remote %ld\n", merged - local);
+}
 
 static const char * const placement_names[NR_NUKSM_PLACEMENTS] = {
 	[NUKSM_FIRST]		= "first",
@@ -216,35 +410,30 @@ static NUKSM_COUNTER(migrate_refused, STATS.migrate_refused);
 /* The nodes that have any, as in numa_maps: N0=123 N1=456 */
 static ssize_t show_by_node(char *buf, size_t offset)
 {
-	struct ksm_node_count *counts;
 	ssize_t len = 0;
 	int nid;
 
-	counts = kcalloc(nr_node_ids, sizeof(*counts), GFP_KERNEL);
-	if (!counts)
-		return -ENOMEM;
-	ksm_count_by_node(counts);
 	for (nid = 0; nid < nr_node_ids; nid++) {
-		unsigned long *count = (void *)&counts[nid] + offset;
+		atomic_long_t *counter = (void *)&nuksm_node_counts[nid] + offset;
+		long count = atomic_long_read(counter);
 
-		if (*count)
-			len += sysfs_emit_at(buf, len, "%sN%d=%lu",
-					     len ? " " : "", nid, *count);
+		if (count > 0)
+			len += sysfs_emit_at(buf, len, "%sN%d=%ld",
+					     len ? " " : "", nid, count);
 	}
-	kfree(counts);
 	return len + sysfs_emit_at(buf, len, "\n");
 }
 
 static ssize_t pages_shared_by_node_show(struct kobject *kobj,
 					 struct kobj_attribute *attr, char *buf)
 {
-	return show_by_node(buf, offsetof(struct ksm_node_count, shared));
+	return show_by_node(buf, offsetof(struct nuksm_node_count, shared));
 }
 
 static ssize_t pages_sharing_by_node_show(struct kobject *kobj,
 					  struct kobj_attribute *attr, char *buf)
 {
-	return show_by_node(buf, offsetof(struct ksm_node_count, sharing));
+	return show_by_node(buf, offsetof(struct nuksm_node_count, sharing));
 }
 
 static struct kobj_attribute placement_attr = __ATTR_RW(placement);

@@ -2,134 +2,200 @@
 /*
  * nuKSM's policy (PACT 2021, sections IV-A, IV-B and IV-E).
  *
- * Sharers join a merged page one after the other, and each time there is one
- * question: does the page stay where it is, or go to the newcomer's node? The
- * newcomer wins with its share of the whole, newcomer included. By induction
- * every sharer then ends up with its share, in whatever order they came: who
- * was there keeps its part of what the newcomer leaves (a weighted reservoir).
+ * Where a page belongs follows from two things: who shares it now, and a lot,
+ * which the page keeps for life. The nodes of its sharers divide the range of
+ * lots among themselves, in the proportions that the policy wants, and the page
+ * belongs to the one in whose part its lot is.
  *
- *  - fair: only the hottest sharers count, and each node that has one weighs
- *    the same, 1/K for K nodes (IV-A, IV-E).
+ *  - fair: only the nodes of the hottest sharers count, each the same, 1/K for K
+ *    nodes (IV-A, IV-E).
  *  - priority: each process weighs 1/snice, with snice = nice + 21. For two
  *    processes that is the paper's nuShare, 1 - snice / (sum of snice). For
  *    more, the paper's formula does not add up to 1; shares in proportion to
  *    1/snice do (IV-B).
+ *
+ * The order in which sharers came does not matter, nor how often one left and
+ * came back, nor how often it is asked. Nobody can choose a lot, and nobody
+ * can foresee it: see nuksm_deal().
  */
 
+#include <linux/bitmap.h>
 #include <linux/bitops.h>
-#include <linux/hash.h>
 #include <linux/math64.h>
-#include <linux/string.h>
+#include <linux/random.h>
 
 #include "policy.h"
 
 /* Weight of a process with nice -20, the highest priority. */
 #define NUKSM_TOP_WEIGHT	BIT(20)
 
-/* 256 sharers, KSM's default limit, of top weight do not overflow. */
+#define NUKSM_LOT_BITS		16
+
+/*
+ * So many lots in a row come from one beginning. More of them would make shares
+ * of a few pages more exact; fewer of them tell less of those to come.
+ */
+#define NUKSM_LOTS_IN_A_ROW	64
+
 static u32 weight_of(const struct nuksm_sharer *sharer)
 {
 	return NUKSM_TOP_WEIGHT / (sharer->nice + 21);
 }
 
 /**
- * nuksm_ballot_init - begin a decision
- * @ballot: to be filled
+ * nuksm_ballot_open - begin to ask who shares a page
+ * @ballot: to be filled; only its number is kept
  * @placement: NUKSM_FAIR or NUKSM_PRIORITY
- * @page_nid: the node that the page is on
- * @newcomer: the sharer that joins
  */
-void nuksm_ballot_init(struct nuksm_ballot *ballot,
-		       enum nuksm_placement placement, int page_nid,
-		       const struct nuksm_sharer *newcomer)
+void nuksm_ballot_open(struct nuksm_ballot *ballot,
+		       enum nuksm_placement placement)
 {
-	memset(ballot, 0, sizeof(*ballot));
 	ballot->placement = placement;
-	ballot->page_nid = page_nid;
-	ballot->newcomer = *newcomer;
-}
-
-/* Counts a sharer's node, once, unless the newcomer is hotter. */
-static void add_node(struct nuksm_ballot *ballot,
-		     const struct nuksm_sharer *sharer)
-{
-	if (sharer->heat > ballot->newcomer.heat)
-		ballot->outdone = true;
-	if (sharer->heat != ballot->newcomer.heat)
-		return;
-	if (!__test_and_set_bit(sharer->nid, ballot->nodes))
-		ballot->weight++;
-	ballot->set += hash_long(sharer->owner, 32);
-	ballot->present = sharer->nid == ballot->newcomer.nid;
+	ballot->number++;
+	ballot->hottest = NUKSM_COLD;
+	bitmap_zero(ballot->nodes, NUKSM_MOST_NODES);
+	bitmap_zero(ballot->hot_nodes, NUKSM_MOST_NODES);
 }
 
 /*
- * Counts a sharer's process, once: ksmd goes through one process after the
- * other, so that all mappings by a process are usually next to each other.
+ * A process counts once, however many of its mappings share the page. If these
+ * have several nodes, it counts for the first of them in the order of numbers,
+ * which does not depend on the order in which they came.
  */
-static void add_process(struct nuksm_ballot *ballot,
-			const struct nuksm_sharer *sharer)
+static void add_weight(struct nuksm_ballot *ballot,
+		       const struct nuksm_sharer *sharer)
 {
-	if (sharer->owner == ballot->last_owner)
-		return;
-	ballot->last_owner = sharer->owner;
-	ballot->weight += weight_of(sharer);
-	ballot->set += hash_long(sharer->owner, 32);
-	ballot->present = sharer->owner == ballot->newcomer.owner;
+	struct nuksm_voter *voter = sharer->voter;
+	u32 weight = weight_of(sharer);
+
+	if (voter->ballot == ballot->number) {
+		if (voter->nid <= sharer->nid)
+			return;
+		/* Its nice value may be another one by now */
+		weight = voter->weight;
+		ballot->weight[voter->nid] -= weight;
+	}
+	voter->ballot = ballot->number;
+	voter->nid = sharer->nid;
+	voter->weight = weight;
+	ballot->weight[sharer->nid] += weight;
 }
 
 /**
- * nuksm_ballot_add - count one of those who share the page already
- * @ballot: the decision
+ * nuksm_ballot_add - count one of those who share the page
+ * @ballot: an open one
  * @sharer: one of them
- *
- * Return: whether adding more of them can matter.
  */
-bool nuksm_ballot_add(struct nuksm_ballot *ballot,
+void nuksm_ballot_add(struct nuksm_ballot *ballot,
 		      const struct nuksm_sharer *sharer)
 {
+	if (!test_bit(sharer->nid, ballot->nodes)) {
+		__set_bit(sharer->nid, ballot->nodes);
+		ballot->weight[sharer->nid] = 0;
+	}
+	if (sharer->heat > ballot->hottest) {
+		ballot->hottest = sharer->heat;
+		bitmap_zero(ballot->hot_nodes, NUKSM_MOST_NODES);
+	}
+	if (sharer->heat == ballot->hottest)
+		__set_bit(sharer->nid, ballot->hot_nodes);
 	if (ballot->placement == NUKSM_PRIORITY)
-		add_process(ballot, sharer);
-	else
-		add_node(ballot, sharer);
-	return !ballot->present && !ballot->outdone;
+		add_weight(ballot, sharer);
 }
 
-/* Adds @share, in units of 2^-32, to the credit of this kind of decision. */
-static bool draw(const struct nuksm_ballot *ballot,
-		 struct nuksm_credits *credits, u32 share)
+static u64 weight_on(const struct nuksm_ballot *ballot, int nid)
 {
-	u32 kind = ballot->set + hash_long(ballot->newcomer.owner, 32) +
-		   hash_32(ballot->page_nid, 32);
-	u32 *credit = &credits->credit[hash_32(kind, NUKSM_CREDIT_BITS)];
+	return ballot->placement == NUKSM_PRIORITY ? ballot->weight[nid] : 1;
+}
 
-	*credit += share;
-	return *credit < share;
+/* Divides the range of lots among @nodes, but for those that are @barred. */
+static int pick(const struct nuksm_ballot *ballot, const unsigned long *nodes,
+		const unsigned long *barred, u16 lot)
+{
+	int nid, last = NUMA_NO_NODE;
+	u64 at, sum = 0;
+
+	for_each_andnot_bit(nid, nodes, barred, NUKSM_MOST_NODES)
+		sum += weight_on(ballot, nid);
+	at = mul_u64_u32_shr(sum, lot, NUKSM_LOT_BITS);
+	for_each_andnot_bit(nid, nodes, barred, NUKSM_MOST_NODES) {
+		u64 weight = weight_on(ballot, nid);
+
+		last = nid;
+		if (at < weight)
+			break;
+		at -= weight;
+	}
+	return last;
 }
 
 /**
- * nuksm_newcomer_wins - decide
- * @ballot: with all sharers added
- * @credits: what earlier decisions left over
- * @reason: set to what decided
+ * nuksm_ballot_pick - where does the page belong?
+ * @ballot: with all who share it added
+ * @lot: the page's
+ * @barred: nodes that cannot have it, a bitmap of NUKSM_MOST_NODES
  *
- * Return: whether the page belongs on the newcomer's node, and not where it is.
+ * Return: a node, or NUMA_NO_NODE if all of them are barred.
  */
-bool nuksm_newcomer_wins(const struct nuksm_ballot *ballot,
-			 struct nuksm_credits *credits,
-			 enum nuksm_reason *reason)
+int nuksm_ballot_pick(const struct nuksm_ballot *ballot, u16 lot,
+		      const unsigned long *barred)
 {
-	bool by_priority = ballot->placement == NUKSM_PRIORITY;
-	u32 weight = by_priority ? weight_of(&ballot->newcomer) : 1;
+	int nid = NUMA_NO_NODE;
 
-	*reason = by_priority ? NUKSM_BY_PRIORITY : NUKSM_BY_SPREAD;
-	if (ballot->outdone || !ballot->weight)
-		*reason = NUKSM_BY_HEAT;
+	if (ballot->placement == NUKSM_FAIR)
+		nid = pick(ballot, ballot->hot_nodes, barred, lot);
+	if (nid == NUMA_NO_NODE)
+		nid = pick(ballot, ballot->nodes, barred, lot);
+	return nid;
+}
 
-	if (ballot->outdone || ballot->present)
-		return false;
-	if (!ballot->weight)
-		return true;
-	return draw(ballot, credits,
-		    div_u64((u64)weight << 32, weight + ballot->weight));
+/**
+ * nuksm_ballot_reason - what decides where the page belongs?
+ * @ballot: with all who share it added, from several nodes
+ *
+ * Return: enum nuksm_reason, as long as no node is barred.
+ */
+enum nuksm_reason nuksm_ballot_reason(const struct nuksm_ballot *ballot)
+{
+	if (ballot->placement == NUKSM_PRIORITY)
+		return NUKSM_BY_PRIORITY;
+	return bitmap_equal(ballot->nodes, ballot->hot_nodes, NUKSM_MOST_NODES) ?
+	       NUKSM_BY_SPREAD : NUKSM_BY_HEAT;
+}
+
+/**
+ * nuksm_next_lot - a lot that is far from this one and its predecessors
+ * @lot: a lot
+ *
+ * The golden ratio spreads any number of lots in a row evenly: shares of n such
+ * pages differ from those wanted by about a page, where random numbers would
+ * differ by the square root of n.
+ *
+ * Return: another lot.
+ */
+u16 nuksm_next_lot(u16 lot)
+{
+	return lot + 0x9e37;
+}
+
+/**
+ * nuksm_deal - a lot for a new page
+ * @dealer: nobody else's at the moment; with @left at 0 it begins anew
+ *
+ * Lots come in rows, each with a random beginning. So any lot is as likely as
+ * any other for each page, whatever came before; shares are even within a row;
+ * and who sees where the pages of earlier rows went knows nothing of those to
+ * come. The caller ends a row whenever somebody may have had the time to look.
+ *
+ * Return: the lot.
+ */
+u16 nuksm_deal(struct nuksm_dealer *dealer)
+{
+	if (!dealer->left) {
+		dealer->left = NUKSM_LOTS_IN_A_ROW;
+		dealer->next = get_random_u32();
+	}
+	dealer->left--;
+	dealer->next += 0x9e3779b9;
+	return dealer->next >> (32 - NUKSM_LOT_BITS);
 }

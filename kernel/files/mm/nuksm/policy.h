@@ -7,6 +7,7 @@
 #define _MM_NUKSM_POLICY_H
 
 #include <linux/bits.h>
+#include <linux/nuksm.h>
 #include <linux/numa.h>
 #include <linux/types.h>
 
@@ -26,12 +27,14 @@ enum nuksm_placement {
 
 /**
  * enum nuksm_heat - how recently a page was used through one mapping
+ * @NUKSM_UNSEEN: ksmd did not look yet; counts as cold
  * @NUKSM_COLD: neither of the below
- * @NUKSM_LISTED: reclaim has the page on its active list, or in one of its
- *	youngest generations
+ * @NUKSM_LISTED: reclaim counts the page as used: it is on the active list, in
+ *	one of the youngest generations, or marked as young
  * @NUKSM_TOUCHED: accessed since ksmd came by the last time
  */
 enum nuksm_heat {
+	NUKSM_UNSEEN,
 	NUKSM_COLD,
 	NUKSM_LISTED,
 	NUKSM_TOUCHED,
@@ -39,10 +42,10 @@ enum nuksm_heat {
 
 /**
  * enum nuksm_reason - what decided
- * @NUKSM_BY_HEAT: one was hotter than the other
- * @NUKSM_BY_SPREAD: equally hot: every node gets its turn
+ * @NUKSM_BY_HEAT: some nodes have hotter sharers than others
+ * @NUKSM_BY_SPREAD: equally hot: every node gets its part
  * @NUKSM_BY_PRIORITY: the weights of the processes
- * @NUKSM_NO_ROOM: the node that should have won has no room
+ * @NUKSM_NO_ROOM: the node that it should have been takes no page
  * @NR_NUKSM_REASONS: how many there are
  */
 enum nuksm_reason {
@@ -55,69 +58,59 @@ enum nuksm_reason {
 
 /**
  * struct nuksm_sharer - one mapping of a page that is, or will be, merged
- * @owner: tells processes apart
+ * @voter: of the process that maps it
  * @nid: node of the page that the process had there before merging
- * @heat: enum nuksm_heat
+ * @heat: enum nuksm_heat, from NUKSM_COLD on
  * @nice: of the process, -20 to 19
  */
 struct nuksm_sharer {
-	unsigned long owner;
+	struct nuksm_voter *voter;
 	int nid;
 	u8 heat;
 	s8 nice;
 };
 
+/* Whole words of bits: a kernel with one node is tested with several, too. */
+#define NUKSM_NODE_LONGS	BITS_TO_LONGS(MAX_NUMNODES)
+#define NUKSM_MOST_NODES	(NUKSM_NODE_LONGS * BITS_PER_LONG)
+
 /**
- * struct nuksm_ballot - one decision: does the page go to the newcomer's node?
+ * struct nuksm_ballot - all who share one page
  * @placement: the rule, NUKSM_FAIR or NUKSM_PRIORITY
- * @page_nid: the node that the page is on
- * @newcomer: the sharer that is about to join the others
- * @weight: of the sharers that count
- * @set: identifies the processes that count, in any order
- * @present: the newcomer adds nothing: its node or, by priority, its process
- *	has a sharer that counts already
- * @outdone: a sharer is hotter than the newcomer
- * @last_owner: of the sharer added last
- * @nodes: that have a sharer which counts
+ * @number: tells this ballot from those before
+ * @hottest: enum nuksm_heat, of the hottest sharer
+ * @nodes: that have a sharer
+ * @hot_nodes: that have a sharer which is as hot as the hottest
+ * @weight: of each of @nodes, by priority; of others it is left over from
+ *	earlier ballots
  */
 struct nuksm_ballot {
 	enum nuksm_placement placement;
-	int page_nid;
-	struct nuksm_sharer newcomer;
-	u32 weight;
-	u32 set;
-	bool present;
-	bool outdone;
-	unsigned long last_owner;
-	unsigned long nodes[BITS_TO_LONGS(MAX_NUMNODES)];
+	unsigned long number;
+	u8 hottest;
+	unsigned long nodes[NUKSM_NODE_LONGS];
+	unsigned long hot_nodes[NUKSM_NODE_LONGS];
+	u64 weight[NUKSM_MOST_NODES];
 };
 
 /**
- * struct nuksm_credits - what decisions of the same kind leave over
- * @credit: of each kind, in units of 2^-32 of a win
- *
- * A newcomer with a share of 0.3 wins the fourth time, the seventh, the tenth:
- * each decision adds the share, in units of 2^-32, to the credit of its kind,
- * and the carry is a win. So the shares that come out differ from those wanted
- * by less than a page per kind of decision, where random numbers would differ
- * by the square root of the number of pages. Credits start at random, lest
- * kinds that have a page or two all decide in favour of the page's own node.
- *
- * Kinds that hash to the same credit share it, which keeps their common
- * average right.
+ * struct nuksm_dealer - makes lots
+ * @next: the last lot that was dealt, and more digits of it
+ * @left: how many more come from the same beginning
  */
-struct nuksm_credits {
-#define NUKSM_CREDIT_BITS	10
-	u32 credit[1 << NUKSM_CREDIT_BITS];
+struct nuksm_dealer {
+	u32 next;
+	unsigned int left;
 };
 
-void nuksm_ballot_init(struct nuksm_ballot *ballot,
-		       enum nuksm_placement placement, int page_nid,
-		       const struct nuksm_sharer *newcomer);
-bool nuksm_ballot_add(struct nuksm_ballot *ballot,
+void nuksm_ballot_open(struct nuksm_ballot *ballot,
+		       enum nuksm_placement placement);
+void nuksm_ballot_add(struct nuksm_ballot *ballot,
 		      const struct nuksm_sharer *sharer);
-bool nuksm_newcomer_wins(const struct nuksm_ballot *ballot,
-			 struct nuksm_credits *credits,
-			 enum nuksm_reason *reason);
+int nuksm_ballot_pick(const struct nuksm_ballot *ballot, u16 lot,
+		      const unsigned long *barred);
+enum nuksm_reason nuksm_ballot_reason(const struct nuksm_ballot *ballot);
+u16 nuksm_deal(struct nuksm_dealer *dealer);
+u16 nuksm_next_lot(u16 lot);
 
 #endif /* _MM_NUKSM_POLICY_H */

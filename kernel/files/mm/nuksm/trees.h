@@ -10,10 +10,8 @@
 
 #ifdef CONFIG_NUKSM
 
+#include <linux/random.h>
 #include <linux/vmalloc.h>
-
-/* How many nodes root_stable_tree and root_unstable_tree have roots for. */
-static int nuksm_root_nids = 1;
 
 /*
  * Drops stable nodes whose pages are gone. In the order of contents each walk
@@ -60,25 +58,19 @@ static bool nuksm_unstable_is_stale(struct ksm_rmap_item *tree_rmap_item,
 }
 
 /*
- * Gives the place of @old, whose page is gone or changed, to @new, which has
- * the same checksum.
+ * Takes an item of the unstable tree whose page is gone or changed out of it.
+ * There may be others of its checksum behind it: the search begins again.
+ * Returns false where contents decide: there, nothing says what is stale.
  */
-static void nuksm_unstable_replace(struct ksm_rmap_item *old,
-				   struct ksm_rmap_item *new, int nid)
+static bool nuksm_unstable_drop(struct ksm_rmap_item *stale)
 {
-	struct rb_root *root;
-
 	if (!nuksm_by_checksum())
-		return;
+		return false;
 
-	root = root_unstable_tree + nuksm_root(nid, new->oldchecksum);
-	rb_replace_node(&old->node, &new->node, root);
-	old->address &= PAGE_MASK;
-
-	new->address |= UNSTABLE_FLAG;
-	new->address |= (ksm_scan.seqnr & SEQNR_MASK);
-	DO_NUMA(new->nid = nid);
-	nuksm_stats.replaced++;
+	nuksm_window(NUKSM_WINDOW_STALE);
+	remove_rmap_item_from_tree(stale);
+	nuksm_count(&nuksm_stats.replaced, 1);
+	return true;
 }
 
 /*
@@ -92,105 +84,113 @@ static struct rb_root *nuksm_alloc_roots(size_t nr)
 			       __GFP_NOWARN);
 }
 
-static void nuksm_use_roots(struct rb_root *roots, size_t nr, int nids)
-{
-	if (root_stable_tree != one_stable_tree)
-		vfree(root_stable_tree);
-	root_stable_tree = roots;
-	root_unstable_tree = roots + nr;
-	nuksm_root_nids = nids;
-}
-
 /* Of @trees in the whole machine, those of one of @nids nodes. */
 static unsigned int nuksm_trees_per_node(unsigned int trees, int nids)
 {
 	return max(trees / nids, 1U);
 }
 
-/* Replaces the trees, which are empty, by those that @index asks for. */
+/*
+ * Replaces the trees by those that @index asks for. No page is merged; what is
+ * filed in the unstable trees is taken out, and filed again by the next scan.
+ */
 static int nuksm_use_index(struct nuksm_index index, int nids)
 {
-	size_t nr = (size_t)nids * index.trees;
-	struct rb_root *roots = nuksm_alloc_roots(nr);
+	struct rb_root *roots;
+	size_t nr;
 
+	index.trees = nuksm_trees_per_node(nuksm_trees_wanted(index.kib_per_tree),
+					   nids);
+	nr = (size_t)nids * index.trees;
+	roots = nuksm_alloc_roots(nr);
 	if (!roots)
 		return -ENOMEM;
-	nuksm_use_roots(roots, nr, nids);
-	nuksm_index = index;
+	reset_unstable_trees();
+	if (root_stable_tree != one_stable_tree)
+		vfree(root_stable_tree);
+	root_stable_tree = roots;
+	root_unstable_tree = roots + nr;
+	WRITE_ONCE(nuksm_index.kib_per_tree, index.kib_per_tree);
+	WRITE_ONCE(nuksm_index.trees, index.trees);
+	WRITE_ONCE(nuksm_index.by_checksum, index.by_checksum);
+	WRITE_ONCE(nuksm_index.checksum_mask, index.checksum_mask);
 	zero_checksum = calc_checksum(ZERO_PAGE(0));
 	return 0;
 }
 
-/*
- * Makes room for the roots of @nids nodes. The stable trees are empty; what is
- * in the unstable ones, filed when there was one node, stays.
- */
+/* merge_across_nodes changes, and with it for how many nodes there are trees. */
 static int __maybe_unused nuksm_use_nodes(int nids)
 {
-	struct nuksm_index index = nuksm_index;
-	size_t nr = (size_t)nids * index.trees;
-	struct rb_root *roots;
-
-	if (nids == nuksm_root_nids)
-		return 0;
-	if (!ksm_rmap_items) {
-		index.trees = nuksm_trees_per_node(nuksm_trees_wanted(), nids);
-		return nuksm_use_index(index, nids);
-	}
-	if (nids < nuksm_root_nids)
-		return 0;
-
-	roots = nuksm_alloc_roots(nr);
-	if (!roots)
-		return -ENOMEM;
-	memcpy(roots + nr, root_unstable_tree,
-	       nuksm_nr_roots(nuksm_root_nids) * sizeof(*roots));
-	nuksm_use_roots(roots, nr, nids);
-	return 0;
+	return nuksm_use_index(nuksm_index, nids);
 }
 
 /**
- * ksm_reindex - change the number of trees, or the order in them
- * @index: what it should be, with the number of trees for the whole machine
+ * ksm_reindex - change how the trees are organised
+ * @setting: what to change
+ * @value: the value that it is to have
  *
  * Pages are not filed anew: as long as KSM tracks any, the answer is -EBUSY.
- * Writing 2 to run stops KSM and makes it forget all pages.
+ * Writing 2 to run stops KSM and makes it forget all pages. The number of trees
+ * is worked out anew, from the memory of today.
  *
  * Return: 0, -EBUSY or -ENOMEM; on error nothing has changed.
  */
-int ksm_reindex(struct nuksm_index index)
+int ksm_reindex(enum nuksm_setting setting, u32 value)
 {
+	struct nuksm_index index;
+	unsigned int trees;
 	int err = 0;
 
 	mutex_lock(&ksm_thread_mutex);
 	wait_while_offlining();
-	index.trees = nuksm_trees_per_node(index.trees, ksm_nr_node_ids);
-	if (memcmp(&index, &nuksm_index, sizeof(index))) {
-		if (ksm_rmap_items || remove_all_stable_nodes())
-			err = -EBUSY;
-		else
-			err = nuksm_use_index(index, ksm_nr_node_ids);
+	index = nuksm_index;
+	switch (setting) {
+	case NUKSM_SET_ORDER:
+		index.by_checksum = value;
+		break;
+	case NUKSM_SET_KIB_PER_TREE:
+		index.kib_per_tree = value;
+		break;
+	case NUKSM_SET_CHECKSUM_MASK:
+		index.checksum_mask = value;
+		break;
 	}
+	trees = nuksm_trees_per_node(nuksm_trees_wanted(index.kib_per_tree),
+				     ksm_nr_node_ids);
+	if (index.by_checksum == nuksm_index.by_checksum &&
+	    index.checksum_mask == nuksm_index.checksum_mask &&
+	    trees == nuksm_index.trees)
+		WRITE_ONCE(nuksm_index.kib_per_tree, index.kib_per_tree);
+	else if (ksm_rmap_items || remove_all_stable_nodes())
+		err = -EBUSY;
+	else
+		err = nuksm_use_index(index, ksm_nr_node_ids);
 	mutex_unlock(&ksm_thread_mutex);
 	return err;
 }
 
 /*
- * KSM is being started: fits the number of trees to the memory of today. Not
- * earlier, as many never start it, and not while pages are tracked.
+ * KSM is being started. The first time, what tenants must not foresee is drawn.
+ * And whenever no page is tracked, the number of trees is fitted to the memory
+ * of today. Not earlier, as many never start KSM.
  */
 static void nuksm_fit_forest(void)
 {
-	struct nuksm_index index = nuksm_index;
+	unsigned int trees =
+		nuksm_trees_per_node(nuksm_trees_wanted(nuksm_index.kib_per_tree),
+				     ksm_nr_node_ids);
 
-	index.trees = nuksm_trees_per_node(nuksm_trees_wanted(),
-					   ksm_nr_node_ids);
-	if (index.trees == nuksm_index.trees || ksm_rmap_items ||
+	if (!nuksm_seed) {
+		nuksm_seed = get_random_u64() | 1;
+		zero_checksum = calc_checksum(ZERO_PAGE(0));
+	}
+	nuksm_keep_lots();
+	if (trees == nuksm_index.trees || ksm_rmap_items ||
 	    remove_all_stable_nodes())
 		return;
-	if (nuksm_use_index(index, ksm_nr_node_ids))
+	if (nuksm_use_index(nuksm_index, ksm_nr_node_ids))
 		pr_warn("ksm: no memory for %u trees, there are %u\n",
-			index.trees, nuksm_index.trees);
+			trees, nuksm_index.trees);
 }
 
 static void __init nuksm_sysfs_init(void)
@@ -218,9 +218,9 @@ static inline bool nuksm_unstable_is_stale(struct ksm_rmap_item *tree_rmap_item,
 	return false;
 }
 
-static inline void nuksm_unstable_replace(struct ksm_rmap_item *old,
-					  struct ksm_rmap_item *new, int nid)
+static inline bool nuksm_unstable_drop(struct ksm_rmap_item *stale)
 {
+	return false;
 }
 
 static inline void nuksm_fit_forest(void)

@@ -19,54 +19,49 @@ struct nuksm_ballot;
 
 #define show_nuksm_heat(heat)				\
 	__print_symbolic(heat,				\
+			 { NUKSM_UNSEEN, "unseen" },	\
 			 { NUKSM_COLD, "cold" },	\
 			 { NUKSM_LISTED, "listed" },	\
 			 { NUKSM_TOUCHED, "touched" })
 
 /**
- * nuksm_place - a mapping was, or is to be, merged with others
+ * nuksm_place - it was decided where a page belongs that several nodes share
  *
- * @pfn:	the page that is there
- * @ballot:	who takes part
+ * @pfn:	the page; if it is not merged yet, one of two
+ * @ballot:	who shares it
  * @reason:	what decided
- * @wins:	whether the page belongs on the newcomer's node
+ * @nid:	where it belongs
  */
 TRACE_EVENT(nuksm_place,
 
 	TP_PROTO(unsigned long pfn, const struct nuksm_ballot *ballot,
-		 int reason, bool wins),
+		 int reason, int nid),
 
-	TP_ARGS(pfn, ballot, reason, wins),
+	TP_ARGS(pfn, ballot, reason, nid),
 
 	TP_STRUCT__entry(
 		__field(unsigned long,	pfn)
-		__field(int,		page_nid)
-		__field(int,		newcomer_nid)
+		__field(int,		from)
+		__field(int,		nid)
 		__field(u8,		heat)
-		__field(s8,		nice)
-		__field(bool,		outdone)
-		__field(bool,		wins)
-		__field(u32,		weight)
+		__field(int,		nodes)
+		__field(int,		hot_nodes)
 		__field(int,		reason)
 	),
 
 	TP_fast_assign(
 		__entry->pfn		= pfn;
-		__entry->page_nid	= ballot->page_nid;
-		__entry->newcomer_nid	= ballot->newcomer.nid;
-		__entry->heat		= ballot->newcomer.heat;
-		__entry->nice		= ballot->newcomer.nice;
-		__entry->outdone	= ballot->outdone;
-		__entry->wins		= wins;
-		__entry->weight		= ballot->weight;
+		__entry->from		= pfn_to_nid(pfn);
+		__entry->nid		= nid;
+		__entry->heat		= ballot->hottest;
+		__entry->nodes		= bitmap_weight(ballot->nodes, NUKSM_MOST_NODES);
+		__entry->hot_nodes	= bitmap_weight(ballot->hot_nodes, NUKSM_MOST_NODES);
 		__entry->reason		= reason;
 	),
 
-	TP_printk("pfn %lu on node %d, newcomer on node %d (%s, nice %d), others %s and of weight %u: %s by %s",
-		  __entry->pfn, __entry->page_nid, __entry->newcomer_nid,
-		  show_nuksm_heat(__entry->heat), __entry->nice,
-		  __entry->outdone ? "hotter" : "not hotter", __entry->weight,
-		  __entry->wins ? "newcomer wins" : "page stays",
+	TP_printk("pfn %lu on node %d belongs on node %d: shared by %d nodes, %s on %d of them, by %s",
+		  __entry->pfn, __entry->from, __entry->nid, __entry->nodes,
+		  show_nuksm_heat(__entry->heat), __entry->hot_nodes,
 		  show_nuksm_reason(__entry->reason))
 );
 

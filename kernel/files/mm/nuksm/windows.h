@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * For tests: points of nuKSM at which somebody else may come between. With
+ * CONFIG_NUKSM_WINDOWS they can be made as wide as one likes, so that a race
+ * that needs luck on a running system is had in seconds.
+ */
+#ifndef _MM_NUKSM_WINDOWS_H
+#define _MM_NUKSM_WINDOWS_H
+
+/**
+ * enum nuksm_window - between what
+ * @NUKSM_WINDOW_VISIT: finding a page in a page table, and looking at it
+ * @NUKSM_WINDOW_SEARCH: getting at a page of a tree, and comparing it
+ * @NUKSM_WINDOW_STALE: finding an item of the unstable tree out of date, and
+ *	taking it out
+ * @NUKSM_WINDOW_CHOOSE: choosing which of two pages stays, and merging them
+ * @NUKSM_WINDOW_MERGED: merging two pages, and filing the one that stays
+ * @NUKSM_WINDOW_FILED: filing it, and being done with it
+ * @NUKSM_WINDOW_JOINED: joining a merged page, and asking where it belongs
+ * @NUKSM_WINDOW_MOVE: the answer, and taking hold of the page
+ * @NUKSM_WINDOW_ISOLATED: taking it off its list, and moving it
+ * @NUKSM_WINDOW_UNMERGE: one page that is un-merged, and the next
+ * @NR_NUKSM_WINDOWS: how many there are
+ */
+enum nuksm_window {
+	NUKSM_WINDOW_VISIT,
+	NUKSM_WINDOW_SEARCH,
+	NUKSM_WINDOW_STALE,
+	NUKSM_WINDOW_CHOOSE,
+	NUKSM_WINDOW_MERGED,
+	NUKSM_WINDOW_FILED,
+	NUKSM_WINDOW_JOINED,
+	NUKSM_WINDOW_MOVE,
+	NUKSM_WINDOW_ISOLATED,
+	NUKSM_WINDOW_UNMERGE,
+	NR_NUKSM_WINDOWS,
+};
+
+#ifdef CONFIG_NUKSM_WINDOWS
+void nuksm_window(enum nuksm_window window);
+#else
+static inline void nuksm_window(enum nuksm_window window)
+{
+}
+#endif
+
+#endif /* _MM_NUKSM_WINDOWS_H */
