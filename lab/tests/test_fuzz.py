@@ -3,7 +3,9 @@
 
 import itertools
 import json
+import multiprocessing
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -95,3 +97,17 @@ RACE = "BUG: KCSAN: data-race in {}"
 def test_of_data_races_only_those_of_ksm_count(functions: str, fault: bool) -> None:
     line = RACE.format(functions)
     assert machine.faults(f"before\n{line}\nafter\n") == ([line] if fault else [])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is shown frames")
+def test_mappings_that_nobody_told_of_are_noticed() -> None:
+    waits = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    waits.start()
+    try:
+        wrong = model.wrongly_mapped([os.getpid()])
+        assert any("1 mappings, counted 2" in page for page in wrong)
+        assert waits.pid is not None
+        assert not model.wrongly_mapped([os.getpid(), waits.pid])
+    finally:
+        waits.kill()
+        waits.join()
