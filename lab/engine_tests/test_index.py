@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab.fuzz import model
-from nuksmlab.ksm import FAST, Ksm
+from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import StartTenant, Tenant
 
 # Stock's, the paper's forest, checksums in one tree, and the default.
@@ -190,37 +189,6 @@ def test_a_start_with_nothing_tracked_fits_the_forest_to_the_memory(
     ksm.start()
     assert ksm.read("trees") == before
     assert tenant.bad_pages() == 0
-
-
-@pytest.mark.needs(nodes=2)
-def test_trees_of_nodes_come_back_empty(ksm: Ksm, start: StartTenant) -> None:
-    """In the middle of a scan, which has emptied only those that were in use."""
-    set_index(ksm, "content", 0)
-    log = model.Log()
-    ksm.write("merge_across_nodes", 0)
-    try:
-        tenants = [
-            start(f"vm-{number}", node, mib=1, equal=0, private=100)
-            for number, node in enumerate((0, 1, 1))
-        ]
-        ksm.start()
-        ksm.wait_scans(3)
-        ksm.stop()
-        ksm.write("merge_across_nodes", 1)
-        tenants.pop().quit()
-        ksm.set_speed({"pages_to_scan": 16, "sleep_millisecs": 20})
-        ksm.start()
-        ksm.wait_scans(1)
-        ksm.stop()
-        ksm.write("merge_across_nodes", 0)
-        ksm.set_speed(FAST)
-        ksm.start()
-        ksm.wait_scans(2)
-        log.check()
-        assert all(tenant.bad_pages() == 0 for tenant in tenants)
-    finally:
-        ksm.unmerge()
-        ksm.write("merge_across_nodes", 1)
 
 
 def test_index_changes_only_while_nothing_is_tracked(

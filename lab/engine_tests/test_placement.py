@@ -2,7 +2,6 @@
 """Placement by the kernel: shares, heat, room, and what it says of them."""
 
 import itertools
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -223,28 +222,6 @@ def test_pages_stay_on_their_nodes_without_merging_across(
     finally:
         ksm.unmerge()
         ksm.write("merge_across_nodes", 1)
-
-
-@pytest.fixture(params=[0, 1])
-def on_a_node(request: pytest.FixtureRequest) -> Iterator[None]:
-    """This process, which gives the commands, runs on that node."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, numa.cpus(request.param))
-    yield
-    os.sched_setaffinity(0, before)
-
-
-@pytest.mark.needs(nodes=2)
-@pytest.mark.usefixtures("on_a_node")
-def test_unmerged_pages_are_on_their_owners_nodes(ksm: Ksm, start: StartTenant) -> None:
-    """Whoever has them un-merged; so they can be placed anew."""
-    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
-    merge(ksm, tenants)
-    ksm.unmerge()
-    for tenant in tenants:
-        assert tenant.equal_pages_by_node() == {tenant.spec.node: tenant.equal_pages}
-    merge(ksm, tenants)
-    assert shares(tenants[0], (0, 1)) == pytest.approx([0.5, 0.5], abs=POINT)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ NOTHING_TRACKED: dict[str, Sequence[str | int]] = {
     "kib_per_tree": (0, 16, 102400),
     "checksum_bits": (4, 32),
 }
-WIDTHS = (0, 0, 100, 1000, 5000, 20000)  # microseconds
+WIDTHS = (50, 200, 1000, 5000)  # microseconds; ksmd passes some at each page
 
 
 class Actions:
