@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the operator asks for: on the command line, or in a file.
+
+use crate::shared::options::{Rate, Seconds};
+use crate::shared::{privilege, view};
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use numafs::TaskStat;
+use serde::Deserialize;
+use sysroot::Root;
+
+/// How pages are to be placed.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rule {
+    /// Which node should hold which part of the pages tenants share.
+    #[arg(long, value_enum, default_value_t = PolicyName::Fair)]
+    pub policy: PolicyName,
+    /// Time between two passes.
+    #[arg(long, value_name = "SECONDS", default_value_t = Self::default().interval)]
+    pub interval: Seconds,
+    /// Pages (a number) or memory (`64MiB`) moved per second at the most.
+    #[arg(long, value_name = "RATE", default_value = "256MiB")]
+    pub rate: Rate,
+    /// Move only pages that process PID shares; may be repeated.
+    #[arg(long, value_name = "PID")]
+    #[serde(skip)]
+    pub pid: Vec<u32>,
+    /// Leave alone all pages that process PID shares; may be repeated.
+    #[arg(long, value_name = "PID")]
+    #[serde(skip)]
+    pub exclude: Vec<u32>,
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Self {
+            policy: PolicyName::Fair,
+            interval: Seconds(10),
+            rate: Rate((256 << 20) / pagemap::page_size()),
+            pid: Vec::new(),
+            exclude: Vec::new(),
+        }
+    }
+}
+
+impl Rule {
+    /// Says what is wrong before anything is touched. A single node is not: `serve`
+    /// moves nothing there, so that one configuration does for all hosts.
+    pub fn check(&self, root: &Root, moving: bool) -> Result<()> {
+        view::require_ksm(root)?;
+        for &pid in self.pid.iter().chain(&self.exclude) {
+            if TaskStat::read(root, pid)?.is_none() {
+                bail!("there is no process {pid}; `nuksm status` lists tenants and their pids");
+            }
+        }
+        privilege::require(root, "placing pages", moving)
+    }
+}
+
+/// The policies by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PolicyName {
+    /// Evenly over the nodes that have a sharer.
+    Fair,
+    /// By nice value: in proportion to 1/(nice + 21) of the sharers.
+    Priority,
+}
+
+impl PolicyName {
+    /// The word for it on the command line and in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fair => "fair",
+            Self::Priority => "priority",
+        }
+    }
+}
+
+impl From<PolicyName> for model::Policy {
+    fn from(name: PolicyName) -> Self {
+        match name {
+            PolicyName::Fair => Self::Fair,
+            PolicyName::Priority => Self::Priority,
+        }
+    }
+}
