@@ -3,6 +3,7 @@
 
 pub mod cost;
 pub mod load;
+pub mod logging;
 pub mod memcg;
 pub mod options;
 pub mod output;

@@ -89,6 +89,11 @@ pub fn print_report<T: Serialize>(json: bool, report: &T, text: impl FnOnce(&T) 
     if json { print_json(report) } else { print(&text(report)) }
 }
 
+/// Shows somebody at a terminal how far the work is; nothing depends on it.
+pub fn progress(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
 /// Did the reader of our output go away (`nuksm status | head -1`)?
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)

@@ -13,6 +13,7 @@ use crate::shared::output;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use figures::Picture;
+use log::warn;
 use read::Recording;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,7 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
     }
     for recording in &recordings {
         for problem in &recording.problems {
-            eprintln!("nuksm: {}: {problem}", recording.name);
+            warn!("{}: {problem}", recording.name);
         }
     }
     let pictures = pictures::all(&recordings);

@@ -19,13 +19,13 @@ use sysroot::Root;
 /// Nodes and tenants (processes with mergeable memory; virtual machines,
 /// containers and services by their names) need root.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: nuksm status --watch 5")]
+#[command(after_help = "Example: nuksm status --watch 5s")]
 pub struct StatusArgs {
     /// Print JSON instead of tables.
     #[arg(long)]
     pub json: bool,
-    /// Repeat every SECONDS (2 when none are given) until interrupted.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
+    /// Repeat every TIME (2s when none is given) until interrupted.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", value_parser = seconds)]
     pub watch: Option<Duration>,
 }
 

@@ -39,10 +39,10 @@ const TICK: Duration = Duration::from_millis(100);
 /// the pages that ksmd looks at for it, merged or not. Without colour
 /// (`NO_COLOR`) it says the same.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: nuksm top --interval 5")]
+#[command(after_help = "Example: nuksm top --interval 5s")]
 pub struct TopArgs {
     /// Time between two looks.
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = seconds)]
     pub interval: Duration,
 }
 

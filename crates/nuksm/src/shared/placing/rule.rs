@@ -17,10 +17,10 @@ pub struct Rule {
     #[arg(long, value_enum, default_value_t = PolicyName::Fair)]
     pub policy: PolicyName,
     /// Time between two passes.
-    #[arg(long, value_name = "SECONDS", default_value_t = Self::default().interval)]
+    #[arg(long, value_name = "TIME", default_value_t = Self::default().interval)]
     pub interval: Seconds,
-    /// Pages (a number) or memory (`64MiB`) moved per second at the most.
-    #[arg(long, value_name = "RATE", default_value = "256MiB")]
+    /// Pages (a number) or memory (`64M`) moved per second at the most.
+    #[arg(long, value_name = "RATE", default_value = "256M")]
     pub rate: Rate,
     /// Move only pages that process PID shares; may be repeated.
     #[arg(long, value_name = "PID")]
