@@ -76,7 +76,7 @@ def test_report_agrees_with_the_kernel(merged: list[Tenant]) -> None:
         seen = report[tenant.pid]
         assert seen["name"] == tenant.spec.name
         assert seen["node"] == tenant.spec.node
-        assert seen["merged_pages"] == tenant.equal_pages
+        assert seen["merged_mappings"] == tenant.equal_pages
         assert (seen["local_before"], seen["local_after"]) == (was, is_)
 
 

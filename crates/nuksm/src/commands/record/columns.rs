@@ -28,10 +28,10 @@ pub fn columns(header: &Header, sample: &Sample) -> Vec<(String, String)> {
     columns.add("pages_skipped", ksm.pages_skipped);
     columns.add("full_scans", ksm.full_scans);
     columns.add("ksm_zero_pages", ksm.ksm_zero_pages);
-    columns.add("merged_bytes", Some(sample.savings.merged_bytes));
-    columns.add("zero_page_bytes", Some(sample.savings.zero_page_bytes));
+    columns.add("saved_bytes", Some(sample.savings.saved_bytes));
+    columns.add("zero_page_saved_bytes", Some(sample.savings.zero_page_saved_bytes));
     columns.add("metadata_bytes", sample.savings.metadata_bytes);
-    columns.add("net_bytes", sample.savings.net_bytes);
+    columns.add("net_saved_bytes", sample.savings.net_saved_bytes);
     columns.add("ksmd_cpu_seconds", sample.ksmd_cpu_seconds);
 
     let load = &sample.load;
@@ -69,6 +69,14 @@ mod tests {
     use super::*;
     use crate::shared::recording::tests::header;
     use crate::shared::sample::tests::sample;
+
+    #[test]
+    fn one_quantity_has_one_name_here_and_in_json() {
+        let columns = columns(&header(), &sample());
+        for (name, value) in serde_json::to_value(sample().savings).unwrap().as_object().unwrap() {
+            assert!(columns.contains(&(name.clone(), value.to_string())), "{name} {value}: {columns:?}");
+        }
+    }
 
     #[test]
     fn the_unknown_is_an_empty_cell_and_nodes_have_columns_of_their_own() {

@@ -92,10 +92,10 @@ fn draw_header(frame: &mut Frame, state: &State, sample: &Sample, area: Rect) {
             strong(),
         ),
         Line::from(format!(
-            "saved  {} net = {} merged + {} zero pages - {} records",
-            savings.net_bytes.map_or_else(|| "-".into(), bytes),
-            size(savings.merged_bytes),
-            size(savings.zero_page_bytes),
+            "saved  {} net = {} + {} zero pages - {} records",
+            savings.net_saved_bytes.map_or_else(|| "-".into(), bytes),
+            size(savings.saved_bytes),
+            size(savings.zero_page_saved_bytes),
             savings.metadata_bytes.map_or_else(|| "-".into(), size),
         )),
         Line::from(format!("ksmd   {share} % of a CPU{worth}")),
@@ -191,7 +191,7 @@ fn draw_tenants(frame: &mut Frame, state: &State, count: usize, area: Rect) {
         Constraint::Length(8),
     ];
     if is_wide {
-        heading.insert(4, right("merged"));
+        heading.insert(4, right("mapped"));
         widths.insert(4, Constraint::Length(9));
     }
     let cells = |row: &TenantRow| {
@@ -200,11 +200,11 @@ fn draw_tenants(frame: &mut Frame, state: &State, count: usize, area: Rect) {
             right(row.pid.to_string()),
             right(known(row.node)),
             right(bytes(i64::try_from(row.saved_bytes).unwrap_or(i64::MAX))),
-            right(percent(row.remote_pages, row.merged_pages)),
+            right(percent(row.remote_mappings, row.merged_mappings)),
             right(known(row.tracked_pages)),
         ];
         if is_wide {
-            cells.insert(4, right(row.merged_pages.to_string()));
+            cells.insert(4, right(row.merged_mappings.to_string()));
         }
         Row::new(cells)
     };
@@ -251,7 +251,7 @@ mod tests {
     fn the_screen_at_80_by_24() {
         let expected = "\
 nuksm on big: KSM is merging, every 2 s, Linux 6.12.0
-saved  23.4 KiB net = 16.0 KiB merged + 8.0 KiB zero pages - 0.6 KiB records
+saved  23.4 KiB net = 16.0 KiB + 8.0 KiB zero pages - 0.6 KiB records
 ksmd   12.5 % of a CPU; saves 13.4 KiB per second of it
 scan   300 pages/s, 12 full scans, one takes 0.2 s at least
 saved, at most 23.4 KiB                  scanned, at most 300 pages/s
@@ -261,7 +261,7 @@ saved, at most 23.4 KiB                  scanned, at most 300 pages/s
 node merged pages  █ here ░ away                          here %            free
 0               2  ██████████████████░░░░░░░░░░░░░░░░░░     50.0         1.0 MiB
 1               1  ████████████░░░░░░░░░░░░░░░░░░░░░░░░     33.3         1.0 MiB
-  tenant (3)                   pid node    saved ▼    merged   remote %     cost
+  tenant (3)                   pid node    saved ▼    mapped   remote %     cost
 > t10                           10    0    9.3 KiB         4       50.0     5000
   t11                           11    1    4.0 KiB         2      100.0        -
   t12                           12    1    2.7 KiB         1        0.0     9000
@@ -282,7 +282,7 @@ node merged pages  █ here ░ away                          here %            
     fn the_screen_at_60_by_20() {
         let expected = "\
 nuksm on big: KSM is merging, every 2 s, Linux 6.12.0
-saved  23.4 KiB net = 16.0 KiB merged + 8.0 KiB zero pages -
+saved  23.4 KiB net = 16.0 KiB + 8.0 KiB zero pages - 0.6 Ki
 ksmd   12.5 % of a CPU; saves 13.4 KiB per second of it
 scan   300 pages/s, 12 full scans, one takes 0.2 s at least
 saved, at most 23.4 KiB        scanned, at most 300 pages/s
@@ -311,12 +311,12 @@ node merged pages  █ here ░ away      here %            free
         state.act(Action::Open);
         let expected = "\
 nuksm on big: KSM is merging, every 2 s, Linux 6.12.0
-saved  23.4 KiB net = 16.0 KiB merged + 8.0 KiB zero pages - 0.6 KiB records
+saved  23.4 KiB net = 16.0 KiB + 8.0 KiB zero pages - 0.6 KiB records
 ksmd   12.5 % of a CPU; saves 13.4 KiB per second of it
 scan   300 pages/s, 12 full scans, one takes 0.2 s at least
 t10: pid 10, node 0, nice 0
 saves   9.3 KiB, its part of what its sharers save
-merged  4 pages: 2 local, 2 remote (50.0 %)
+mapped  4 merged pages: 2 local, 2 remote (50.0 %)
 cost    5000 pages for ksmd to look at, 36 % of all, about 4.5 % of a CPU
 
 shares with (2)                                      pid   node   pages together
@@ -347,7 +347,7 @@ Esc back  ↑↓ next tenant  q quit
             assert!(line.chars().count() <= 120, "{line}");
         }
         assert_eq!(large.lines().count(), 40);
-        assert!(large.contains("  merged   remote %"), "{large}");
+        assert!(large.contains("  mapped   remote %"), "{large}");
     }
 
     #[test]

@@ -145,7 +145,7 @@ impl State {
         match self.sort {
             Sort::Savings => tenants.sort_by_key(|row| Reverse(row.saved_bytes)),
             Sort::Remote => {
-                let share = |row: &TenantRow| row.remote_pages as f64 / row.merged_pages.max(1) as f64;
+                let share = |row: &TenantRow| row.remote_mappings as f64 / row.merged_mappings.max(1) as f64;
                 tenants.sort_by(|left, right| share(right).total_cmp(&share(left)));
             }
             Sort::Cost => tenants.sort_by_key(|row| Reverse(row.tracked_pages)),
@@ -179,9 +179,9 @@ impl State {
 /// Savings after KSM's own records, where they are known.
 pub fn saved_bytes(sample: &Sample) -> u64 {
     let savings = &sample.savings;
-    match savings.net_bytes {
+    match savings.net_saved_bytes {
         Some(net) => u64::try_from(net).unwrap_or(0),
-        None => savings.merged_bytes + savings.zero_page_bytes,
+        None => savings.saved_bytes + savings.zero_page_saved_bytes,
     }
 }
 

@@ -47,7 +47,7 @@ pub fn run(
     let mut report = Report {
         policy: rule.policy.as_str(),
         dry_run: kind == Kind::DryRun,
-        mappings_seen: view.scan.looked_at,
+        pages_looked_at: view.scan.looked_at,
         merged_pages: view.pages.len() as u64,
         planned: plan.moves.len() as u64,
         no_room: plan.no_room,
@@ -135,7 +135,7 @@ fn tenant_rows(view: &View, after: &[Page]) -> Vec<TenantRow> {
             name: tenant.name.clone(),
             node: tenant.node,
             nice: tenant.nice,
-            merged_pages: before.merged,
+            merged_mappings: before.merged,
             local_before: before.local,
             local_after: after.local,
         })

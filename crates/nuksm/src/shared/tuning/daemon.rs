@@ -82,7 +82,7 @@ impl Daemon {
             to: wanted,
             free_percent: figures.free * 100.0,
             scanned_pages: figures.scanned,
-            merged_pages: figures.merged,
+            saved_pages: figures.merged,
             ksmd_cpu_percent: now.ksmd_cpu_share(before).map(|share| share * 100.0),
             microseconds_per_page: self.cost.seconds_per_page() * 1e6,
             demand_by_memory: demand.memory,
