@@ -67,7 +67,7 @@ mod tests {
     fn nonsense_is_refused_before_anything_happens() {
         let parse =
             |line: &str| Cli::try_parse_from(line.split(' ')).map(|_| ()).map_err(|error| error.to_string());
-        assert!(parse("nuksm place --once --policy priority --pid 1 --pid 2").is_ok());
+        assert!(parse("nuksm place --once --policy priority --only 1 --exclude web*").is_ok());
         assert!(parse("nuksm exec -- sh -c true").is_ok());
         assert!(parse("nuksm exec sh -c true").is_ok());
         assert!(parse("nuksm engine").is_ok());
@@ -75,7 +75,7 @@ mod tests {
             ("nuksm place --rate fast", "no rate"),
             ("nuksm place --interval 0", "no time"),
             ("nuksm place --once --interval 3", "cannot be used with"),
-            ("nuksm place --pid self", "invalid"),
+            ("nuksm place --only web[", "names no tenant"),
             ("nuksm place --policy random", "fair, priority"),
             ("nuksm estimate --all --pid 1", "cannot be used with"),
             ("nuksm estimate --sample 3", "no sample"),

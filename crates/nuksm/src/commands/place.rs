@@ -29,7 +29,7 @@ use sysroot::Root;
 /// that KSM has not merged are never touched.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  nuksm place --once --dry-run\n  nuksm place --policy priority --interval 30s --rate 128M"
+    after_help = "Examples:\n  nuksm place --once --dry-run\n  nuksm place --policy priority --interval 30s --rate 128M\n  nuksm place --exclude 'db*' --exclude unit:nginx.service"
 )]
 pub struct PlaceArgs {
     /// How pages are to be placed.

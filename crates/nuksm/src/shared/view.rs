@@ -162,6 +162,7 @@ pub mod tests {
         let tenant = |pid: u32, node| Tenant {
             pid,
             name: format!("t{pid}"),
+            cgroup: String::new(),
             node,
             nice: 0,
             start_ticks: 0,

@@ -10,8 +10,8 @@ use crate::shared::sample::Sample;
 /// several hosts can be joined. KSM's counters are named as their files in sysfs.
 pub fn columns(header: &Header, sample: &Sample) -> Vec<(String, String)> {
     let mut columns = Columns::default();
-    columns.add("host", Some(quoted(&header.host)));
-    columns.add("kernel", Some(quoted(&header.kernel)));
+    columns.add("host", Some(&header.host));
+    columns.add("kernel", Some(&header.kernel));
     columns.add("page_bytes", Some(header.page_bytes));
     columns.add("start_unix_seconds", Some(header.start_unix_time));
     columns.add("unix_seconds", Some(sample.unix_time));
@@ -59,11 +59,6 @@ impl Columns {
     }
 }
 
-/// A word as a cell, which a comma in it does not end.
-fn quoted(word: &str) -> String {
-    if word.contains([',', '"']) { format!("\"{}\"", word.replace('"', "\"\"")) } else { word.to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,7 +80,7 @@ mod tests {
             let found = columns(&header(), sample).into_iter().find(|(column, _)| column == name);
             found.map(|(_, value)| value)
         };
-        assert_eq!(cell(&sample, "host").unwrap(), "\"big,host\"");
+        assert_eq!(cell(&sample, "host").unwrap(), "big,host");
         assert_eq!(cell(&sample, "pages_sharing").unwrap(), "4");
         assert_eq!(cell(&sample, "pages_skipped").unwrap(), "", "not a zero");
         assert_eq!(cell(&sample, "node0_merged_pages"), None);

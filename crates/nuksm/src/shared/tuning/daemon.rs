@@ -4,6 +4,7 @@
 use super::report::Change;
 use super::rule::Rule;
 use super::state::Original;
+use crate::shared::load::Load;
 use crate::shared::sample::Sample;
 use crate::shared::stop::Stop;
 use anyhow::{Context, Result};
@@ -64,7 +65,9 @@ impl Daemon {
 
     /// Answers one interval; the change, if there was reason for any.
     fn step(&mut self, before: &Sample, now: &Sample) -> Result<Option<Change>> {
-        let figures = figures(available(&self.root)?, before, now);
+        let available =
+            Load::read(&self.root)?.available_part().context("no MemAvailable in /proc/meminfo")?;
+        let figures = figures(available, before, now);
         self.cost.observe(&figures);
         let limits = self.rule.limits();
         let demand = Demand::new(&limits, &figures);
@@ -122,18 +125,6 @@ fn is_worth(from: &ScanSettings, to: &ScanSettings) -> bool {
     };
     let ((by_advisor, slower), (wants_advisor, faster)) = (speed(from), speed(to));
     by_advisor != wants_advisor || faster < slower || faster > slower * WORTH
-}
-
-/// Part of the memory that is available.
-fn available(root: &Root) -> Result<f64> {
-    let text = root.text("proc/meminfo")?.context("/proc is not mounted")?;
-    let kib = |key: &str| -> Option<f64> {
-        let value = text.lines().find_map(|line| line.strip_prefix(key))?;
-        value.split_whitespace().next()?.parse().ok()
-    };
-    let (total, available) =
-        kib("MemTotal:").zip(kib("MemAvailable:")).context("no MemAvailable in /proc/meminfo")?;
-    Ok(available / total.max(1.0))
 }
 
 /// What happened between two samples.

@@ -3,9 +3,9 @@
 
 use anyhow::{Context, Result, bail};
 use ksmfs::ScanSettings;
+use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use sysroot::Root;
 
@@ -68,8 +68,7 @@ fn lock(root: &Root) -> Result<(File, PathBuf, Option<ScanSettings>)> {
     let mut options = OpenOptions::new();
     let mut file =
         options.read(true).write(true).create(true).truncate(false).open(&path).with_context(cannot)?;
-    // SAFETY: flock takes a descriptor, which `file` keeps open, and a number.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         bail!("another `nuksm tune` (or `nuksm serve` with [tune]) is at work: it holds {}", path.display());
     }
     let mut text = String::new();
