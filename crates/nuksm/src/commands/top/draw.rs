@@ -2,7 +2,8 @@
 //! The screen. Nothing is said by colour alone.
 
 use super::detail;
-use super::state::{Sort, State, saved_bytes};
+use super::help;
+use super::state::{Mode, Sort, State, saved_bytes};
 use super::style::{right, strong};
 use crate::shared::output::{bytes, known, percent};
 use crate::shared::sample::{NodeRow, Sample, TenantRow};
@@ -32,6 +33,10 @@ pub fn draw(frame: &mut Frame, state: &State) {
         return;
     };
     draw_header(frame, state, &look.sample, header);
+    if state.mode == Mode::Help {
+        help::draw(frame, body);
+        return;
+    }
     if let Some(pid) = state.open {
         detail::draw(frame, state, pid, body);
         return;
@@ -172,10 +177,17 @@ fn draw_tenants(frame: &mut Frame, state: &State, count: usize, area: Rect) {
     }
     let is_wide = area.width >= WIDE;
     let head = |sort: Sort, name: &str| {
-        if state.sort == sort { format!("{name} ▼") } else { name.to_owned() }
+        let mark = if state.reversed { '▲' } else { '▼' };
+        if state.sort == sort { format!("{name} {mark}") } else { name.to_owned() }
+    };
+    let shown = state.tenants().len();
+    let tenants = if state.filter.is_empty() {
+        format!("tenant ({count})")
+    } else {
+        format!("tenant ({shown}/{count})")
     };
     let mut heading = vec![
-        Cell::from(head(Sort::Name, &format!("tenant ({count})"))),
+        Cell::from(head(Sort::Name, &tenants)),
         right("pid"),
         right("node"),
         right(head(Sort::Savings, "saved")),
@@ -220,11 +232,18 @@ fn draw_tenants(frame: &mut Frame, state: &State, count: usize, area: Rect) {
 /// What went wrong, else which keys there are.
 fn draw_footer(frame: &mut Frame, state: &State, area: Rect) {
     let line = match (&state.trouble, state.open) {
+        _ if state.mode == Mode::Filter => {
+            Line::from(format!("filter: {}_  Enter keep  Esc drop", state.filter))
+        }
         (Some(trouble), _) => {
             Line::styled(format!("! {trouble}: trying again"), tint(state.colour, Color::Red).patch(strong()))
         }
+        _ if state.mode == Mode::Help => Line::from("Esc or ? back"),
         (None, Some(_)) => Line::from("Esc back  ↑↓ next tenant  q quit"),
-        (None, None) => Line::from("↑↓ Enter detail  sort s saved r remote c cost n name  q quit"),
+        (None, None) if !state.filter.is_empty() => {
+            Line::from(format!("filter: {}  / change  Esc drop  ? help  q quit", state.filter))
+        }
+        (None, None) => Line::from("? help / filter sort s saved r remote c cost n name  q quit"),
     };
     frame.render_widget(line, area);
 }
@@ -273,7 +292,7 @@ node merged pages  █ here ░ away                          here %            
 
 
 
-↑↓ Enter detail  sort s saved r remote c cost n name  q quit
+? help / filter sort s saved r remote c cost n name  q quit
 ";
         assert_eq!(screen(&state(), 80, 24), expected);
     }
@@ -300,7 +319,7 @@ node merged pages  █ here ░ away      here %            free
 
 
 
-↑↓ Enter detail  sort s saved r remote c cost n name  q quit
+? help / filter sort s saved r remote c cost n name  q quit
 ";
         assert_eq!(screen(&state(), 60, 20), expected);
     }
@@ -362,6 +381,26 @@ Esc back  ↑↓ next tenant  q quit
             state.act(Action::Sort(sort));
             let text = screen(&state, 60, 20);
             assert!(text.contains(mark) && text.matches('▼').count() == 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn help_filter_and_the_other_order_are_to_be_seen() {
+        let mut state = state();
+        state.act(Action::Reverse);
+        let text = screen(&state, 60, 20);
+        assert!(text.contains("saved ▲") && !text.contains('▼'), "{text}");
+        for action in [Action::Filter, Action::Type('t'), Action::Type('1'), Action::Type('2')] {
+            state.act(action);
+        }
+        let text = screen(&state, 60, 20);
+        assert!(text.contains("filter: t12_") && text.contains("tenant (1/3)"), "{text}");
+        state.act(Action::Keep);
+        assert!(screen(&state, 60, 20).contains("filter: t12  / change"));
+        state.act(Action::Help);
+        let text = screen(&state, 60, 20);
+        for words in ["R              the other way round", "q Ctrl-C       end", "Esc or ? back"] {
+            assert!(text.contains(words), "{words}: {text}");
         }
     }
 
