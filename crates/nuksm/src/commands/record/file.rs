@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The forms of a recording.
@@ -89,6 +90,12 @@ impl RecordingFile {
             }
         };
         self.write(&format!("{line}\n"))
+    }
+
+    /// Does its name still lead to this file? Somebody may have moved it away.
+    pub fn is_in_place(&self) -> bool {
+        let there = std::fs::metadata(&self.path).and_then(|there| Ok((there, self.file.metadata()?)));
+        there.is_ok_and(|(there, ours)| (there.dev(), there.ino()) == (ours.dev(), ours.ino()))
     }
 
     /// Size of the file.

@@ -9,7 +9,7 @@ use crate::shared::output::{self, bytes};
 use crate::shared::recording::Header;
 use crate::shared::sample::Sample;
 use crate::shared::stop::Stop;
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use clap::Args;
 use file::{Format, RecordingFile};
 use log::warn;
@@ -30,6 +30,9 @@ use sysroot::Root;
 /// message. When the disk is full, or a look fails, nuksm says so and tries
 /// again at the next interval: the file stays readable, the summary at the
 /// end counts what was lost, and the exit status is then 1.
+///
+/// When FILE is moved away, the next sample begins a new one: logrotate can move and
+/// pack it (docs/watching.md), and `nuksm report` reads what gzip packed, too.
 ///
 /// Ends after --duration, or on SIGINT or SIGTERM.
 #[derive(Debug, Args)]
@@ -83,17 +86,26 @@ pub fn run(root: &Root, args: &RecordArgs) -> Result<ExitCode> {
     for note in &first.notes {
         warn!("{note}");
     }
-    let header = Header::new(root, &first, args.interval)?;
-    let (mut file, mended) = RecordingFile::open(&args.output, format, header, &first)?;
-    if let Some(message) = mended {
-        warn!("{message}");
-    }
+    let open = |first: &Sample| {
+        let header = Header::new(root, first, args.interval)?;
+        let (file, mended) = RecordingFile::open(&args.output, format, header, first)?;
+        if let Some(message) = mended {
+            warn!("{message}");
+        }
+        Ok::<_, Error>(file)
+    };
+    let mut file = open(&first)?;
     file.append(&first)?;
 
     let mut tally = Tally { recorded: 1, ..Tally::default() };
     let mut next = start;
     while wait(&stop, start, &mut next, args) {
-        let done = look().and_then(|sample| file.append(&sample));
+        let done = look().and_then(|sample| {
+            if !file.is_in_place() {
+                file = open(&sample)?;
+            }
+            file.append(&sample)
+        });
         if let Some(message) = tally.count(&done) {
             warn!("{message}");
         }

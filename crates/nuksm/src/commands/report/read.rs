@@ -4,9 +4,13 @@
 use crate::shared::recording::Header;
 use crate::shared::sample::Sample;
 use anyhow::{Context, Result, bail};
+use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+
+/// How each file that gzip made begins.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Bad lines that are named; of more only the number is.
 const NAMED: usize = 10;
@@ -36,9 +40,9 @@ impl Recording {
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let mut recording = Self { name: name.unwrap_or_default(), ..Self::default() };
-        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-        let bad = recording
-            .read_lines(BufReader::new(file))
+        let bad = lines(path)
+            .with_context(|| format!("cannot open {}", path.display()))
+            .and_then(|lines| Ok(recording.read_lines(lines)?))
             .with_context(|| format!("cannot read {}", path.display()))?;
         if recording.runs.is_empty() {
             if let Some(problem) = recording.problems.first() {
@@ -119,11 +123,19 @@ impl Recording {
     }
 }
 
+/// The file's lines, unpacked where gzip packed it.
+fn lines(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
+    let mut file = BufReader::new(File::open(path)?);
+    let is_packed = file.fill_buf()?.starts_with(&GZIP);
+    Ok(if is_packed { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) })
+}
+
 #[cfg(test)]
 pub mod tests {
     use super::*;
     use crate::shared::recording::tests::header;
     use crate::shared::sample::tests::sample;
+    use std::io::Write;
 
     /// A line with a sample `seconds` after the first.
     fn at(seconds: f64) -> String {
@@ -151,6 +163,18 @@ pub mod tests {
         assert_eq!(recording.problems.len(), 1);
         assert!(recording.problems[0].starts_with("line 3 is passed over: EOF"), "{:?}", recording.problems);
         assert_eq!(recording.runs[1].header.as_ref().unwrap().host, "big,host");
+    }
+
+    #[test]
+    fn what_gzip_packed_is_read_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ksm.jsonl.1.gz");
+        let file = File::create(&path).unwrap();
+        let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::default());
+        writeln!(packed, "{}\n{}", serde_json::to_string(&header()).unwrap(), at(0.0)).unwrap();
+        packed.finish().unwrap();
+        let recording = Recording::read(&path).unwrap();
+        assert_eq!((lengths(&recording), recording.name.as_str()), (vec![1], "ksm.jsonl.1"));
     }
 
     #[test]
