@@ -7,10 +7,20 @@
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Ends with the test, whatever becomes of that.
+struct Recorder(Child);
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// Waits until a file has so many whole lines.
 fn wait_for_lines(path: &Path, lines: usize) -> String {
@@ -29,13 +39,13 @@ fn wait_for_lines(path: &Path, lines: usize) -> String {
 fn a_file_that_was_moved_away_is_begun_anew() {
     let dir = tempfile::tempdir().unwrap();
     let (path, moved) = (dir.path().join("ksm.jsonl"), dir.path().join("ksm.jsonl.1"));
-    let mut recorder = Command::new(env!("CARGO_BIN_EXE_nuksm"))
+    let recorder = Command::new(env!("CARGO_BIN_EXE_nuksm"))
         .args(["record", "--counters", "--interval", "1s", "--output"])
         .arg(&path)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let pid = Pid::from_child(&recorder);
+    let mut recorder = Recorder(recorder);
     wait_for_lines(&path, 2);
     fs::rename(&path, &moved).unwrap();
     let new = wait_for_lines(&path, 2);
@@ -45,6 +55,6 @@ fn a_file_that_was_moved_away_is_begun_anew() {
     );
     let old = fs::read_to_string(&moved).unwrap();
     assert!(old.ends_with('\n') && old.matches("nuksm_recording").count() == 1, "{old}");
-    kill_process(pid, Signal::TERM).unwrap();
-    assert!(recorder.wait().unwrap().success());
+    kill_process(Pid::from_child(&recorder.0), Signal::TERM).unwrap();
+    assert!(recorder.0.wait().unwrap().success());
 }

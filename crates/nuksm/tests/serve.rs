@@ -22,8 +22,18 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// What the daemon may grow by, whatever clients send.
 const GROWTH_KIB: u64 = 16 << 10;
 
+/// A process that ends with its test, whatever becomes of that.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 struct Daemon {
-    process: Child,
+    process: Process,
     address: SocketAddr,
     messages: Receiver<String>,
 }
@@ -42,7 +52,7 @@ impl Daemon {
         std::thread::spawn(move || {
             stderr.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok())
         });
-        let mut daemon = Self { process, address: ([127, 0, 0, 1], 0).into(), messages };
+        let mut daemon = Self { process: Process(process), address: ([127, 0, 0, 1], 0).into(), messages };
         let line = daemon.said("listening on");
         let address = line.split_once("http://").unwrap().1.strip_suffix("/metrics").unwrap();
         daemon.address = address.parse().unwrap();
@@ -63,7 +73,7 @@ impl Daemon {
     }
 
     fn pid(&self) -> Pid {
-        Pid::from_child(&self.process)
+        Pid::from_child(&self.process.0)
     }
 
     fn connect(&self) -> TcpStream {
@@ -91,7 +101,7 @@ impl Daemon {
 
     /// A figure of /proc/PID/status.
     fn status(&self, key: &str) -> u64 {
-        let text = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let text = fs::read_to_string(format!("/proc/{}/status", self.process.0.id())).unwrap();
         let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).unwrap();
         value.split_whitespace().next().unwrap().parse().unwrap()
     }
@@ -101,7 +111,7 @@ impl Daemon {
         kill_process(self.pid(), Signal::TERM).unwrap();
         let mut status = None;
         until("the end", || {
-            status = self.process.try_wait().unwrap();
+            status = self.process.0.try_wait().unwrap();
             status.is_some()
         });
         assert!(
@@ -109,13 +119,6 @@ impl Daemon {
             "{status:?} {:?}",
             start.elapsed()
         );
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -227,9 +230,9 @@ fn slow_clients_take_no_threads_and_little_memory() {
 fn on_a_full_disk(arguments: &[&str], end: impl FnOnce(&Child)) -> Option<i32> {
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_nuksm"));
-    let mut process = command.args(arguments).stdout(full()).stderr(full()).spawn().unwrap();
-    end(&process);
-    process.wait().unwrap().code()
+    let mut process = Process(command.args(arguments).stdout(full()).stderr(full()).spawn().unwrap());
+    end(&process.0);
+    process.0.wait().unwrap().code()
 }
 
 #[test]
