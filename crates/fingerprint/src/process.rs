@@ -5,7 +5,8 @@
 //! less, but it pins pages, and the kernel gives whoever pins a shared page a
 //! copy of its own first: reading would un-merge what is merged.
 
-use crate::{BATCH, Error, Page, Result, page, page_bytes};
+use crate::page::{BATCH, Page, page, page_bytes};
+use crate::{Error, Result};
 use pagemap::{Area, Entry, Pagemap, anonymous_areas, page_size};
 use std::fs::File;
 use std::io::ErrorKind;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How many of some pages are on each node, and how many should be.
 
-use super::Room;
 use crate::NodeShare;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Pages that each node can still take; a node that is not named takes none.
+pub type Room = BTreeMap<u32, u64>;
 
 /// One page, in the unit in which parts of pages are added up.
 pub const ONE: i128 = 1 << 32;

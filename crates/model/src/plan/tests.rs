@@ -4,6 +4,7 @@
 use super::*;
 use crate::{Policy, Sharer, node_shares};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 /// All nodes are equally far from each other.
 fn flat(from: u32, to: u32) -> u32 {
