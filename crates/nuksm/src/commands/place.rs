@@ -5,6 +5,7 @@
 use crate::shared::output;
 use crate::shared::placing::{self, Homes, Kind, PolicyName, Report, Rule};
 use crate::shared::stop::Stop;
+use crate::shared::view;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use ksmfs::Engine;
@@ -65,7 +66,10 @@ pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     let mut homes = Homes::default();
     loop {
-        let report = placing::pass(root, &args.rule, kind, &mut homes, &stop, |_, _| ())?;
+        let report = match placing::pass(root, &args.rule, kind, &mut homes, &stop, |_, _| ()) {
+            Err(error) if view::was_stopped(&error) => return Ok(ExitCode::SUCCESS),
+            report => report?,
+        };
         output::print_report(args.json, &report, Report::text)?;
         if kind != Kind::Repeated || stop.wait(args.rule.interval.duration()) {
             return Ok(ExitCode::SUCCESS);

@@ -61,7 +61,7 @@ struct NodeRow {
 pub fn run(root: &Root, args: &SharingArgs) -> Result<ExitCode> {
     view::require_ksm(root)?;
     privilege::require(root, "seeing who shares which page", false)?;
-    let view = View::collect(root)?;
+    let view = View::collect(root, &|| false)?;
     let report = Report::new(&view);
     output::print_report(args.json, &report, Report::text)?;
     Ok(ExitCode::SUCCESS)

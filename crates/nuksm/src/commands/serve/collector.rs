@@ -38,7 +38,7 @@ impl Collector {
             let mut schedule = Schedule::default();
             loop {
                 let config = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let collected = collect(&root, &config, &shared, &mut schedule);
+                let collected = collect(&root, &config, &shared, &mut schedule, &stop);
                 *result.lock().unwrap_or_else(PoisonError::into_inner) =
                     collected.map_err(|error| format!("{error:#}"));
                 if stop.wait(config.serve.interval.duration()) {
@@ -66,7 +66,13 @@ impl Collector {
 }
 
 /// Counters now, places as they were last seen.
-fn collect(root: &Root, config: &Config, shared: &Shared, schedule: &mut Schedule) -> Result<String> {
+fn collect(
+    root: &Root,
+    config: &Config,
+    shared: &Shared,
+    schedule: &mut Schedule,
+    stop: &Stop,
+) -> Result<String> {
     let sample = Sample::read_counters(root)?;
     // With [place], its looks are ours.
     if config.place.is_none() && privilege::missing(root, false)?.is_empty() {
@@ -74,7 +80,7 @@ fn collect(root: &Root, config: &Config, shared: &Shared, schedule: &mut Schedul
         let now = Instant::now();
         if schedule.is_due(now, config.serve.interval.duration(), &fingerprint) {
             let meter = Meter::start();
-            let view = View::collect(root)?;
+            let view = View::collect(root, &|| stop.is_requested())?;
             let look = Look::new(&view, meter.cpu_seconds());
             schedule.looked(now, look.cpu_seconds, Some(fingerprint));
             *shared.look() = Some(look);

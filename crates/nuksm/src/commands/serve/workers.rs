@@ -77,9 +77,13 @@ impl Workers {
             let mut work =
                 Placing { root, shared, rule, schedule: Schedule::default(), homes: Homes::default() };
             loop {
-                if let Err(error) = work.pass_if_due(&stop) {
-                    work.shared.placed().get_or_insert_default().failed += 1;
-                    eprintln!("nuksm: [place] {error:#}");
+                match work.pass_if_due(&stop) {
+                    Err(error) if view::was_stopped(&error) => return Ok(()),
+                    Err(error) => {
+                        work.shared.placed().get_or_insert_default().failed += 1;
+                        eprintln!("nuksm: [place] {error:#}");
+                    }
+                    Ok(()) => {}
                 }
                 if stop.wait(work.rule.interval.duration()) {
                     return Ok(());

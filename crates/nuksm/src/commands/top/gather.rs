@@ -19,7 +19,7 @@ pub struct Look {
 
 impl Look {
     fn read(root: &Root) -> Result<Self> {
-        let (sample, view) = Sample::read_with_view(root)?;
+        let (sample, view) = Sample::read_with_view(root, &|| false)?;
         Ok(Self { sample, pairs: view.as_ref().map(pairs::pairs).unwrap_or_default() })
     }
 }
