@@ -16,3 +16,4 @@ pub mod stop;
 pub mod tenants;
 pub mod tuning;
 pub mod view;
+pub mod yama;
