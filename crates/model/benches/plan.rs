@@ -6,6 +6,8 @@
 //! tenants all share all pages, or share them in a thousand sets of any of them.
 //! It takes 2 GiB.
 
+#![allow(clippy::print_stdout)] // It is what this is for.
+
 use model::{NodeShare, Page, Policy, Room, Sharer, node_shares, plan};
 use rustix::time::{ClockId, clock_gettime};
 

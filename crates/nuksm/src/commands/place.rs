@@ -25,6 +25,8 @@ use sysroot::Root;
 /// A tenant is local to the node its threads are bound to or use most CPU
 /// time on; when they wander, its pages follow after three passes.
 ///
+/// One `nuksm place` (or `nuksm serve` with `[place]`) works at a time.
+///
 /// A page counts once for each tenant that maps it, however often; pages
 /// that KSM has not merged are never touched.
 #[derive(Debug, Args)]
@@ -63,6 +65,7 @@ pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
     if let Some(note) = engine_note(Engine::read(root)?.as_ref(), args.rule.policy) {
         eprintln!("nuksm: {note}");
     }
+    let _lock = (kind != Kind::DryRun).then(|| Rule::lock(root)).transpose()?;
     let stop = Stop::on_signals()?;
     let mut homes = Homes::default();
     loop {

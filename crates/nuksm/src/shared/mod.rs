@@ -3,6 +3,7 @@
 
 pub mod cost;
 pub mod load;
+pub mod lock;
 pub mod memcg;
 pub mod options;
 pub mod output;

@@ -53,7 +53,7 @@ impl Workers {
             }
             self.place.take().map_or(Ok(()), Worker::stop)?;
             *self.shared.placed() = None;
-            self.place = config.place.as_ref().map(|wanted| self.start_place(wanted.clone()));
+            self.place = config.place.as_ref().map(|wanted| self.start_place(wanted.clone())).transpose()?;
         }
         if self.tune.as_ref().map(|worker| &worker.told) != config.tune.as_ref() {
             self.tune.take().map_or(Ok(()), Worker::stop)?;
@@ -69,11 +69,13 @@ impl Workers {
         self.tune.map_or(Ok(()), Worker::stop).and(placed)
     }
 
-    fn start_place(&self, told: placing::Rule) -> Worker<placing::Rule> {
+    fn start_place(&self, told: placing::Rule) -> Result<Worker<placing::Rule>> {
+        let lock = placing::Rule::lock(&self.root)?;
         let (stopper, stop) = Stop::by_hand();
         let (root, shared, rule) = (self.root.clone(), Arc::clone(&self.shared), told.clone());
         *shared.placed() = Some(Placed::default());
         let thread = std::thread::spawn(move || {
+            let _held = lock;
             let mut work =
                 Placing { root, shared, rule, schedule: Schedule::default(), homes: Homes::default() };
             loop {
@@ -90,7 +92,7 @@ impl Workers {
                 }
             }
         });
-        Worker { told, stopper, thread }
+        Ok(Worker { told, stopper, thread })
     }
 
     fn start_tune(&self, told: tuning::Rule) -> Result<Worker<tuning::Rule>> {
