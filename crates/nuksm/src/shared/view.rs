@@ -209,6 +209,26 @@ pub mod tests {
         assert!(!was_stopped(&error(pagemap::Error::HiddenFrames)));
     }
 
+    /// So many tenants and sharing sets of one page; which tenants share is as
+    /// good as left to chance, but always the same.
+    pub fn crowd(tenants: u32, sharers: u32, sets: u32) -> View {
+        let mut view = view();
+        let tenant = view.tenants[0].clone();
+        view.tenants = (0..tenants).map(|number| Tenant { pid: 100 + number, ..tenant.clone() }).collect();
+        let members = |set: u32| {
+            let mut members = std::collections::BTreeSet::new();
+            let mut next = u64::from(set).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            while members.len() < sharers as usize {
+                next = (next ^ (next >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).wrapping_add(1);
+                members.insert(u32::try_from((next >> 33) % u64::from(tenants)).unwrap());
+            }
+            members.into_iter().collect()
+        };
+        view.sets = (0..sets).map(members).collect();
+        view.pages = (0..sets).map(|set| Page { node: set % 2, set, place: set.into() }).collect();
+        view
+    }
+
     #[test]
     fn pages_are_grouped_by_their_sharers() {
         let view = view();
