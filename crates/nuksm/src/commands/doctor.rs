@@ -134,8 +134,8 @@ fn settings(ksm: &Ksm) -> Vec<Finding> {
 /// May this user look, and move?
 fn privileges(root: &Root) -> Result<Vec<Finding>> {
     let missing = privilege::missing(root, true)?;
-    let finding =
-        |(name, purpose): &(&str, &str)| problem(format!("{name} is missing ({purpose})"), "run as root");
+    let remedy = privilege::remedy(root)?;
+    let finding = |(name, purpose): &(&str, &str)| problem(format!("{name} is missing ({purpose})"), remedy);
     let mut findings: Vec<Finding> = missing.iter().map(finding).collect();
     if findings.is_empty() {
         findings.push(ok("all capabilities for looking and moving"));

@@ -101,9 +101,11 @@ impl Sample {
             sample.place(view.insert(View::collect(root, stop)?));
         } else {
             let names: Vec<&str> = missing.iter().map(|(name, _)| *name).collect();
-            sample
-                .notes
-                .push(format!("nodes and tenants are not shown: {} needed, run as root", names.join(", ")));
+            sample.notes.push(format!(
+                "nodes and tenants are not shown: {} needed, {}",
+                names.join(", "),
+                privilege::remedy(root)?
+            ));
         }
         Ok((sample, view))
     }
