@@ -12,7 +12,7 @@ import pytest
 
 from nuksmlab import paths, program, wait
 from nuksmlab.ksm import STOP, UNMERGE, Ksm, process_stat
-from nuksmlab.tenant import Tenant
+from nuksmlab.tenant import StartTenant, Tenant
 
 pytestmark = pytest.mark.anywhere
 
@@ -25,7 +25,8 @@ ESCAPES = "\x1b[2J\x1b]0;owned\x07"
 PROCESS = f"""
 import ctypes, mmap, sys
 size = int(sys.argv[1])
-flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE
+MAP_NORESERVE = 0x4000
+flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
 memory = mmap.mmap(-1, size, flags)
 memory.madvise(mmap.MADV_NOHUGEPAGE)
 some = {PAGES} * mmap.PAGESIZE
@@ -40,6 +41,9 @@ for line in sys.stdin:
         memory.madvise(mmap.MADV_MERGEABLE)
     if line == "hide\\n":
         assert protect(address, size, 0) == 0
+    if line == "rename\\n":
+        with open("/proc/self/comm", "w") as comm:
+            comm.write({ESCAPES!r})
     print("done", flush=True)
 """
 
@@ -136,32 +140,33 @@ def test_what_refuses_to_be_unmerged_is_not_unmerged_at_once(
     "command",
     [("status",), ("sharing",), ("place", "--dry-run"), ("estimate", "--all")],
 )
-def test_no_name_reaches_the_terminal_as_it_is(
-    merged: list[Tenant], command: tuple[str, ...]
-) -> None:
-    Path(f"/proc/{merged[0].pid}/comm").write_text(ESCAPES)
-    done = program.run(*command)
-    assert done.returncode == 0, done.stderr
-    assert "owned" in done.stdout
-    assert not set(done.stdout + done.stderr) & {"\x1b", "\x07"}
+def test_no_name_reaches_the_terminal_as_it_is(ksm: Ksm) -> None:
+    with hostile(PAGES * resource.getpagesize()) as actor:
+        actor.do("rename")
+        merge(ksm, actor.pid)
+        for command in (
+            ("status",),
+            ("sharing",),
+            ("place", "--dry-run"),
+            ("estimate", "--pid", str(actor.pid)),
+        ):
+            done = program.run(*command)
+            assert done.returncode == 0, done.stderr
+            assert "owned" in done.stdout
+            assert not set(done.stdout + done.stderr) & {"\x1b", "\x07"}
 
 
 def test_nobody_is_a_virtual_machine_by_its_own_account(
-    merged: list[Tenant], ksm: Ksm
+    start: StartTenant, ksm: Ksm
 ) -> None:
-    line = ["qemu-system-x86_64", "-c", PROCESS, str(1 << 20), "-name", "guest=web1"]
-    with subprocess.Popen(
-        line,
-        executable=sys.executable,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        merge(ksm, Hostile(process).pid)
-        names = {row["name"] for row in program.status()["tenants"]}
-        process.kill()
-    assert "web1" not in names
-    assert len(names) == len(merged) + 1
+    as_qemu = ("bash", "-c", 'exec -a qemu-system-x86_64 "$0" "$@"')
+    tenants = [start("guest=web1", 0, prefix=as_qemu), start("guest=web2", 1)]
+    line = Path(f"/proc/{tenants[0].pid}/cmdline").read_text()
+    assert line.startswith("qemu-system-x86_64\0--name\0guest=web1\0")
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    names = {row["name"] for row in program.status()["tenants"]}
+    assert not names & {"web1", "web2"}
+    assert names
 
 
 def test_a_user_namespace_gives_no_capability_here(merged: list[Tenant]) -> None:

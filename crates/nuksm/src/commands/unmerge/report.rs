@@ -213,7 +213,8 @@ impl Report {
             }
             End::NotOffered => {
                 let force = if self.pid.is_none() { "; --force lets it un-merge all in one go" } else { "" };
-                let what = "this kernel cannot un-merge page by page from outside: Linux 5.19 can";
+                let what = "this kernel cannot un-merge page by page from outside: Linux 5.19 can, with \
+                            CONFIG_CROSS_MEMORY_ATTACH";
                 ("not_offered", format!("{what}{force}"))
             }
         };
