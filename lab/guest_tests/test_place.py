@@ -76,7 +76,7 @@ def test_report_agrees_with_the_kernel(merged: list[Tenant]) -> None:
         seen = report[tenant.pid]
         assert seen["name"] == tenant.spec.name
         assert seen["node"] == tenant.spec.node
-        assert seen["merged_pages"] == tenant.equal_pages
+        assert seen["merged_mappings"] == tenant.equal_pages
         assert (seen["local_before"], seen["local_after"]) == (was, is_)
 
 
@@ -107,16 +107,17 @@ def test_written_pages_stay_where_they_were_written(
     assert_intact(merged)
 
 
-@pytest.mark.parametrize("option", ["--pid", "--exclude"])
+@pytest.mark.parametrize("option", ["--only", "--exclude"])
+@pytest.mark.parametrize("by_name", [False, True])
 def test_pages_of_a_group_can_be_chosen_or_left_alone(
-    start: StartTenant, ksm: Ksm, option: str
+    start: StartTenant, ksm: Ksm, option: str, by_name: bool
 ) -> None:
     named = [start(f"named-{node}", node, seed=1) for node in (0, 1)]
     others = [start(f"other-{node}", node, seed=2) for node in (0, 1)]
     ksm.merge(sum(tenant.equal_pages for tenant in (*named, *others)))
-    spread, left = (named, others) if option == "--pid" else (others, named)
+    spread, left = (named, others) if option == "--only" else (others, named)
     before = places(left)
-    program.place_once("fair", option, str(named[0].pid))
+    program.place_once("fair", option, "named-?" if by_name else str(named[0].pid))
     half = spread[0].equal_pages / 2
     assert local_pages(spread) == pytest.approx([half, half], abs=1)
     assert places(left) == before

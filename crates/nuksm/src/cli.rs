@@ -22,6 +22,12 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(version, after_help = "Start with `nuksm doctor`: it says what is missing on this machine.")]
 pub struct Cli {
+    /// Say more: what is looked at, what it costs, what is refused.
+    #[arg(long, short, global = true, conflicts_with = "quiet")]
+    pub verbose: bool,
+    /// Say only what fails.
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -61,15 +67,15 @@ mod tests {
     fn nonsense_is_refused_before_anything_happens() {
         let parse =
             |line: &str| Cli::try_parse_from(line.split(' ')).map(|_| ()).map_err(|error| error.to_string());
-        assert!(parse("nuksm place --once --policy priority --pid 1 --pid 2").is_ok());
+        assert!(parse("nuksm place --once --policy priority --only 1 --exclude web*").is_ok());
         assert!(parse("nuksm exec -- sh -c true").is_ok());
         assert!(parse("nuksm exec sh -c true").is_ok());
         assert!(parse("nuksm engine").is_ok());
         for (line, word) in [
             ("nuksm place --rate fast", "no rate"),
-            ("nuksm place --interval 0", "no interval"),
+            ("nuksm place --interval 0", "no time"),
             ("nuksm place --once --interval 3", "cannot be used with"),
-            ("nuksm place --pid self", "invalid"),
+            ("nuksm place --only web[", "names no tenant"),
             ("nuksm place --policy random", "fair, priority"),
             ("nuksm estimate --all --pid 1", "cannot be used with"),
             ("nuksm estimate --sample 3", "no sample"),
@@ -77,7 +83,7 @@ mod tests {
             ("nuksm engine set", "required"),
             ("nuksm unmerge --rate 0", "no rate"),
             ("nuksm tune --max-cpu 101", "no percentage"),
-            ("nuksm tune --interval 0", "no interval"),
+            ("nuksm tune --interval 0", "no time"),
             ("nuksm serve --listen 9911", "invalid"),
         ] {
             let message = parse(line).unwrap_err();

@@ -11,15 +11,22 @@ use commands::{
     doctor, engine, estimate, exec, generate, place, record, report, serve, sharing, status, top, tune,
     unmerge,
 };
-use shared::output;
+use log::{LevelFilter, error};
+use shared::{logging, output};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    let cli = Cli::parse();
+    logging::start(match (cli.verbose, cli.quiet) {
+        (true, _) => LevelFilter::Debug,
+        (_, true) => LevelFilter::Error,
+        _ => LevelFilter::Info,
+    });
+    match run(cli) {
         Ok(code) => code,
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("nuksm: {error:#}");
+            error!("{error:#}");
             ExitCode::FAILURE
         }
     }

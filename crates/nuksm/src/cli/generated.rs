@@ -40,7 +40,7 @@ fn every_command_has_a_page_with_its_examples() {
         assert!(page.contains(&format!(".TH {name} 8 ")), "{name}:\n{page}");
     }
     let place = &pages.iter().find(|(name, _)| name == "nuksm-place").unwrap().1;
-    let second = "\nnuksm place \\-\\-policy priority \\-\\-interval 30";
+    let second = "\nnuksm place \\-\\-policy priority \\-\\-interval 30s";
     assert!(place.contains(second), "{place}");
 }
 

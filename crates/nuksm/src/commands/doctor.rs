@@ -47,6 +47,12 @@ struct Finding {
     remedy: Option<String>,
 }
 
+/// As --json prints them.
+#[derive(Serialize)]
+struct Findings<'a> {
+    findings: &'a [Finding],
+}
+
 fn ok(what: impl Into<String>) -> Finding {
     Finding { severity: Severity::Ok, what: what.into(), remedy: None }
 }
@@ -63,7 +69,7 @@ fn problem(what: impl Into<String>, remedy: impl Into<String>) -> Finding {
 pub fn run(root: &Root, args: &DoctorArgs) -> Result<ExitCode> {
     let findings = examine(root)?;
     if args.json {
-        output::print_json(&findings)?;
+        output::print_json(&Findings { findings: &findings })?;
     } else {
         for finding in &findings {
             let mark = match finding.severity {

@@ -3,6 +3,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use log::error;
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind};
 use std::os::unix::process::CommandExt;
@@ -55,7 +56,7 @@ pub fn run(args: &ExecArgs) -> Result<ExitCode> {
     }
     let (program, arguments) = (&args.command[0], &args.command[1..]);
     let error = Command::new(program).args(arguments).exec();
-    eprintln!("nuksm: cannot run {}: {error}", program.to_string_lossy());
+    error!("cannot run {}: {error}", program.to_string_lossy());
     // As the shell and env(1) do.
     Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 }))
 }

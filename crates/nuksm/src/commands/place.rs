@@ -9,6 +9,7 @@ use crate::shared::view;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use ksmfs::Engine;
+use log::warn;
 use numafs::Topology;
 use std::process::ExitCode;
 use sysroot::Root;
@@ -31,7 +32,7 @@ use sysroot::Root;
 /// that KSM has not merged are never touched.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  nuksm place --once --dry-run\n  nuksm place --policy priority --interval 30 --rate 128MiB"
+    after_help = "Examples:\n  nuksm place --once --dry-run\n  nuksm place --policy priority --interval 30s --rate 128M\n  nuksm place --exclude 'db*' --exclude unit:nginx.service"
 )]
 pub struct PlaceArgs {
     /// How pages are to be placed.
@@ -63,7 +64,7 @@ pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
     };
     args.rule.check(root, kind != Kind::DryRun)?;
     if let Some(note) = engine_note(Engine::read(root)?.as_ref(), args.rule.policy) {
-        eprintln!("nuksm: {note}");
+        warn!("{note}");
     }
     let _lock = (kind != Kind::DryRun).then(|| Rule::lock(root)).transpose()?;
     let stop = Stop::on_signals()?;

@@ -7,6 +7,7 @@ use crate::shared::tuning::{Change, Daemon, Original, Rule};
 use crate::shared::view;
 use anyhow::Result;
 use clap::Args;
+use log::warn;
 use std::process::ExitCode;
 use sysroot::Root;
 
@@ -23,7 +24,7 @@ use sysroot::Root;
 /// --advisor says to steer it.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  nuksm tune --max-cpu 10\n  nuksm tune --dry-run --interval 1 --json\n  nuksm tune --restore"
+    after_help = "Examples:\n  nuksm tune --max-cpu 10\n  nuksm tune --dry-run --interval 1s --json\n  nuksm tune --restore"
 )]
 pub struct TuneArgs {
     /// What is asked for.
@@ -47,9 +48,7 @@ pub fn run(root: &Root, args: &TuneArgs) -> Result<ExitCode> {
     }
     let ksm = view::require_ksm(root)?;
     if ksm.run != Some(1) {
-        eprintln!(
-            "nuksm: KSM is stopped: speed will matter once `echo 1 > /sys/kernel/mm/ksm/run` has started it"
-        );
+        warn!("KSM is stopped: speed will matter once `echo 1 > /sys/kernel/mm/ksm/run` has started it");
     }
     args.rule.check()?;
     let stop = Stop::on_signals()?;
@@ -64,9 +63,9 @@ pub fn run(root: &Root, args: &TuneArgs) -> Result<ExitCode> {
 fn restore(root: &Root) -> Result<ExitCode> {
     if let Some(mut left) = Original::left(root)? {
         left.restore(root)?;
-        println!("KSM's settings are again what they were before the daemon that was killed");
+        output::print("KSM's settings are again what they were before the daemon that was killed\n")?;
     } else {
-        println!("no settings are left to give back");
+        output::print("no settings are left to give back\n")?;
     }
     Ok(ExitCode::SUCCESS)
 }

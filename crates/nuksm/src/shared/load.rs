@@ -44,6 +44,12 @@ impl Load {
         load.memory_used_bytes = used.map(|(all, available)| all.saturating_sub(available));
         Ok(load)
     }
+
+    /// Part of the memory that could be had without swapping, 0 to 1.
+    pub fn available_part(&self) -> Option<f64> {
+        let (total, used) = self.memory_total_bytes.zip(self.memory_used_bytes)?;
+        Some(total.saturating_sub(used) as f64 / total.max(1) as f64)
+    }
 }
 
 #[cfg(test)]
@@ -72,6 +78,7 @@ mod tests {
             memory_used_bytes: Some(1536 << 10),
             memory_total_bytes: Some(2048 << 10),
         };
+        assert_eq!(expected.available_part(), Some(0.25));
         assert_eq!(load.unwrap(), expected);
     }
 

@@ -4,6 +4,7 @@
 pub mod cost;
 pub mod load;
 pub mod lock;
+pub mod logging;
 pub mod memcg;
 pub mod options;
 pub mod output;
@@ -17,4 +18,5 @@ pub mod stop;
 pub mod tenants;
 pub mod tuning;
 pub mod view;
+pub mod who;
 pub mod yama;

@@ -6,11 +6,14 @@ use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Whole seconds, at least one: less would only keep a CPU busy.
+/// A time in whole seconds, at least one: less would only keep a CPU busy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seconds(pub u64);
 
 impl Seconds {
+    /// What any clock can be ahead of now.
+    const MOST: u64 = 366 * 24 * 60 * 60;
+
     /// As the standard library has it.
     pub fn duration(self) -> Duration {
         Duration::from_secs(self.0)
@@ -21,27 +24,51 @@ impl FromStr for Seconds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.parse::<u64>() {
-            Ok(seconds) if seconds > 0 => Ok(Self(seconds)),
-            _ => Err(format!("{text:?} is no interval: write whole seconds, 1 or more")),
+        let time = match text.parse::<u64>() {
+            Ok(seconds) => Some(Duration::from_secs(seconds)),
+            Err(_) => humantime::parse_duration(text).ok(),
+        };
+        match time {
+            Some(time) if time.subsec_nanos() == 0 && (1..=Self::MOST).contains(&time.as_secs()) => {
+                Ok(Self(time.as_secs()))
+            }
+            _ => Err(format!(
+                "{text:?} is no time: write whole seconds (10, 10s), minutes (5m), hours (2h) or days, a year at most"
+            )),
         }
     }
 }
 
 impl Display for Seconds {
     fn fmt(&self, formatter: &mut Formatter) -> fmt::Result {
-        self.0.fmt(formatter)
+        write!(formatter, "{}s", self.0)
     }
 }
 
 impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let seconds = i64::deserialize(deserializer)?;
-        seconds.to_string().parse().map_err(de::Error::custom)
+        Written::deserialize(deserializer)?.text().parse().map_err(de::Error::custom)
     }
 }
 
-/// An interval.
+/// A figure with its unit in a file: a number, or text.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a number, or text such as \"10s\" or \"64M\"")]
+enum Written {
+    Number(i64),
+    Text(String),
+}
+
+impl Written {
+    fn text(self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text,
+        }
+    }
+}
+
+/// The same as the standard library has it.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     text.parse::<Seconds>().map(Seconds::duration)
 }
@@ -54,20 +81,37 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let hint = || {
-            format!("{text:?} is no rate: write pages per second (5000) or MiB per second (64MiB), above 0")
+        let pages = match text.parse::<u64>() {
+            Ok(pages) => Some(pages),
+            Err(_) => bytes(text).map(|bytes| bytes / pagemap::page_size()),
         };
-        let (number, bytes) = match text.strip_suffix("MiB") {
-            Some(number) => (number, Some(1 << 20)),
-            None => (text, None),
-        };
-        let number: u64 = number.parse().map_err(|_| hint())?;
-        let pages = match bytes {
-            Some(unit) => number.checked_mul(unit).ok_or_else(hint)? / pagemap::page_size(),
-            None => number,
-        };
-        if pages == 0 { Err(hint()) } else { Ok(Self(pages)) }
+        pages.filter(|&pages| pages > 0).map(Self).ok_or_else(|| {
+            format!("{text:?} is no rate: write pages per second (5000) or memory per second (64M), above 0")
+        })
     }
+}
+
+/// Memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let size = bytes(text).filter(|&bytes| bytes > 0).map(Self);
+        size.ok_or_else(|| {
+            format!("{text:?} is no size: write a number with K, M, G or T (512M, 4G), above 0")
+        })
+    }
+}
+
+/// A number with K, M, G or T, which are powers of 1024 with and without "iB".
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.strip_suffix("iB").unwrap_or(text);
+    let units = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
+    let (number, shift) = units.iter().find_map(|&(unit, shift)| Some((text.strip_suffix(unit)?, shift)))?;
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// 0 to 100.
@@ -100,17 +144,7 @@ impl<'de> Deserialize<'de> for Percent {
 
 impl<'de> Deserialize<'de> for Rate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "expected pages per second (5000) or MiB per second (\"64MiB\")")]
-        enum Written {
-            Pages(i64),
-            Text(String),
-        }
-        let text = match Written::deserialize(deserializer)? {
-            Written::Pages(pages) => pages.to_string(),
-            Written::Text(text) => text,
-        };
-        text.parse().map_err(de::Error::custom)
+        Written::deserialize(deserializer)?.text().parse().map_err(de::Error::custom)
     }
 }
 
@@ -120,10 +154,12 @@ mod tests {
 
     #[test]
     fn values_say_what_they_should_be() {
-        assert_eq!("3".parse(), Ok(Seconds(3)));
+        let seconds = |text: &str| text.parse::<Seconds>().map(|time| time.0);
+        assert_eq!((seconds("3"), seconds("10s"), seconds("5m")), (Ok(3), Ok(10), Ok(300)));
+        assert_eq!((seconds("1h 30m"), seconds("366d")), (Ok(5_400), Ok(Seconds::MOST)));
         assert_eq!(("20".parse(), "2.5%".parse()), (Ok(Percent(20.0)), Ok(Percent(2.5))));
-        for bad in ["0", "-1", "1.5", "soon"] {
-            assert!(bad.parse::<Seconds>().unwrap_err().contains("whole seconds"), "{bad}");
+        for bad in ["0", "-1", "1.5", "soon", "500ms", "2w 1ms", "2y", "18446744073709551615"] {
+            assert!(bad.parse::<Seconds>().unwrap_err().contains("whole seconds (10, 10s)"), "{bad}");
         }
         for bad in ["-1", "101", "NaN", "all"] {
             assert!(bad.parse::<Percent>().unwrap_err().contains("0 to 100"), "{bad}");
@@ -133,11 +169,22 @@ mod tests {
     #[test]
     fn rates_in_pages_and_in_memory() {
         assert_eq!("5000".parse(), Ok(Rate(5000)));
-        assert_eq!("64MiB".parse(), Ok(Rate((64 << 20) / pagemap::page_size())));
-        for bad in ["0", "0MiB", "-1", "fast", "64GiB", "MiB", "99999999999999999999", "99999999999999999MiB"]
+        let pages = |text: &str| text.parse::<Rate>().map(|rate| rate.0 * pagemap::page_size());
+        assert_eq!((pages("64MiB"), pages("64M"), pages("1G")), (Ok(64 << 20), Ok(64 << 20), Ok(1 << 30)));
+        for bad in
+            ["0", "0MiB", "-1", "fast", "64MB", "MiB", "1K", "99999999999999999999", "99999999999999999MiB"]
         {
             let message = bad.parse::<Rate>().unwrap_err();
             assert!(message.contains("pages per second (5000)"), "{bad}: {message}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        let size = |text: &str| text.parse::<Size>().map(|size| size.0);
+        assert_eq!((size("512MiB"), size("4G"), size("1KiB")), (Ok(512 << 20), Ok(4 << 30), Ok(1 << 10)));
+        for bad in ["0G", "GiB", "1", "-1M", "1TB", "1.5G", "99999999999999999G"] {
+            assert!(bad.parse::<Size>().unwrap_err().contains("is no size"), "{bad}");
         }
     }
 }

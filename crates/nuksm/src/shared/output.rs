@@ -84,14 +84,34 @@ fn write(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes `value` as one line of JSON to standard output.
+/// Of what --json prints: a name that changes, or goes, makes it a higher one.
+const JSON_VERSION: u32 = 2;
+
+/// An object with its version before all else.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    json_version: u32,
+    #[serde(flatten)]
+    value: &'a T,
+}
+
+/// Writes an object as one line of JSON to standard output.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
-    write(&format!("{}\n", serde_json::to_string(value)?))
+    write(&format!("{}\n", json(value)?))
+}
+
+fn json(value: &impl Serialize) -> Result<String> {
+    Ok(serde_json::to_string(&Versioned { json_version: JSON_VERSION, value })?)
 }
 
 /// Writes a report: as one line of JSON, or as the text it has for people.
 pub fn print_report<T: Serialize>(json: bool, report: &T, text: impl FnOnce(&T) -> String) -> Result<()> {
     if json { print_json(report) } else { print(&text(report)) }
+}
+
+/// Shows somebody at a terminal how far the work is; nothing depends on it.
+pub fn progress(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Did the reader of our output go away (`nuksm status | head -1`)?
@@ -109,6 +129,15 @@ mod tests {
         table.row(["db".into(), "4096".into()]);
         table.row(["frontend".into(), "7".into()]);
         assert_eq!(table.render(), "  tenant    pages\n  db         4096\n  frontend      7\n");
+    }
+
+    #[test]
+    fn json_begins_with_its_version() {
+        #[derive(Serialize)]
+        struct Report {
+            pages: u64,
+        }
+        assert_eq!(json(&Report { pages: 7 }).unwrap(), r#"{"json_version":2,"pages":7}"#);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Work on many pages at a bounded rate.
 
+use crate::shared::output;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ impl Pace {
     pub fn handled(&mut self, pages: usize, all: usize) {
         self.pages += pages;
         if self.shown.elapsed() >= PROGRESS && std::io::stderr().is_terminal() {
-            eprintln!("nuksm: {} of {all} pages handled", self.pages);
+            output::progress(&format!("{} of {all} pages handled\n", self.pages));
             self.shown = Instant::now();
         }
     }

@@ -68,11 +68,14 @@ pub struct TenantRow {
     /// Nice value.
     pub nice: i32,
     /// Places in its memory that map a merged page.
-    pub merged_pages: u64,
+    #[serde(alias = "merged_pages")]
+    pub merged_mappings: u64,
     /// Those of them whose page is on the tenant's node.
-    pub local_pages: u64,
+    #[serde(alias = "local_pages")]
+    pub local_mappings: u64,
     /// The others.
-    pub remote_pages: u64,
+    #[serde(alias = "remote_pages")]
+    pub remote_mappings: u64,
     /// Its part of what merging saves: of a page that n places map, n - 1 are
     /// saved, and each place counts for the same part of that.
     pub saved_bytes: u64,
@@ -195,9 +198,9 @@ impl Places {
             name: tenant.name.clone(),
             node: tenant.node,
             nice: tenant.nice,
-            merged_pages: pages.merged,
-            local_pages: pages.local,
-            remote_pages: pages.merged - pages.local,
+            merged_mappings: pages.merged,
+            local_mappings: pages.local,
+            remote_mappings: pages.merged - pages.local,
             saved_bytes,
             tracked_pages: tenant.ksm.rmap_items,
             ksm_merged_local: tenant.ksm.merged_local,
@@ -306,6 +309,22 @@ pub mod tests {
         assert!((now.ksmd_cpu_share(&before).unwrap() - 0.05).abs() < 1e-9);
         now.ksm.pages_scanned = None;
         assert_eq!(now.pages_per_second(&before), None);
+    }
+
+    #[test]
+    fn the_glossary_knows_each_figure_of_savings_nodes_and_tenants() {
+        let glossary = include_str!("../../../../docs/glossary.md");
+        let mut sample = sample();
+        sample.place(&crate::shared::view::tests::view());
+        let json = serde_json::to_value(&sample).unwrap();
+        let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let rows = [&json["savings"], &json["nodes"][0], &json["tenants"][0]];
+        let figures = rows.into_iter().flat_map(keys).filter(|key| {
+            ["_bytes", "_pages", "_mappings"].iter().any(|unit| key.ends_with(unit)) && key != "free_bytes"
+        });
+        for key in figures {
+            assert!(glossary.contains(&format!("`{key}`")), "{key}");
+        }
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub struct Tenant {
     pub pid: u32,
     /// Virtual machine, container or service; else the program's name.
     pub name: String,
+    /// Its cgroup (version 2), a path from the root; empty when it has none.
+    pub cgroup: String,
     /// The node with memory nearest to where it runs.
     pub node: Option<u32>,
     /// Nice value of its group leader.
@@ -49,8 +51,9 @@ pub fn find(root: &Root, machine: &Topology) -> Result<Vec<Tenant>> {
             continue;
         }
         let node = home_node(root, pid, machine)?.and_then(|node| machine.memory_node(node));
-        let name = name_by(root, pid, &cmdline, &stat)?;
-        tenants.push(Tenant { pid, name, node, nice: stat.nice, start_ticks: stat.start_ticks, ksm });
+        let cgroup = cgroup(root, pid)?;
+        let name = name_by(root, pid, &cgroup, &cmdline, &stat);
+        tenants.push(Tenant { pid, name, cgroup, node, nice: stat.nice, start_ticks: stat.start_ticks, ksm });
     }
     Ok(tenants)
 }
@@ -59,15 +62,14 @@ pub fn find(root: &Root, machine: &Topology) -> Result<Vec<Tenant>> {
 /// service that it is, or else of the program.
 pub fn name(root: &Root, pid: u32, stat: &TaskStat) -> sysroot::Result<String> {
     let cmdline = root.text(format!("proc/{pid}/cmdline"))?.unwrap_or_default();
-    name_by(root, pid, &cmdline, stat)
+    Ok(name_by(root, pid, &cgroup(root, pid)?, &cmdline, stat))
 }
 
-fn name_by(root: &Root, pid: u32, cmdline: &str, stat: &TaskStat) -> sysroot::Result<String> {
-    let cgroup = root.text(format!("proc/{pid}/cgroup"))?.unwrap_or_default();
+fn name_by(root: &Root, pid: u32, cgroup: &str, cmdline: &str, stat: &TaskStat) -> String {
     let guest = guest_name(cmdline).filter(|_| is_qemu(root, pid));
-    let name = guest.or_else(|| unit_name(&cgroup)).unwrap_or_else(|| stat.comm.clone());
+    let name = guest.or_else(|| unit_name(cgroup)).unwrap_or_else(|| stat.comm.clone());
     // Whoever runs a program may call it anything.
-    Ok(sysroot::printable(&name))
+    sysroot::printable(&name)
 }
 
 /// Does this process run QEMU as it was installed? What it calls itself says
@@ -82,6 +84,12 @@ fn is_qemu(root: &Root, pid: u32) -> bool {
     });
     // The link leads to the program itself, even where its file is gone.
     is_named && std::fs::metadata(&exe).is_ok_and(|file| file.uid() == 0)
+}
+
+/// The path of the cgroup (version 2) of a process.
+fn cgroup(root: &Root, pid: u32) -> sysroot::Result<String> {
+    let text = root.text(format!("proc/{pid}/cgroup"))?.unwrap_or_default();
+    Ok(text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default().to_owned())
 }
 
 /// Is the process that was tenant `tenant` still there?
@@ -106,10 +114,9 @@ fn guest_name(cmdline: &str) -> Option<String> {
 const CONTAINER_SCOPES: [&str; 4] = ["docker-", "libpod-", "crio-", "cri-containerd-"];
 
 /// The container (`docker:0123456789ab`) or service (`nginx.service`) in a
-/// process's cgroup; the innermost counts.
+/// path of a cgroup; the innermost counts.
 fn unit_name(cgroup: &str) -> Option<String> {
-    let path = cgroup.lines().find_map(|line| line.strip_prefix("0::"))?;
-    path.rsplit('/').find_map(|part| {
+    cgroup.rsplit('/').find_map(|part| {
         let container = CONTAINER_SCOPES.iter().find_map(|prefix| {
             let id = part.strip_prefix(prefix)?.strip_suffix(".scope")?;
             Some(format!("{}:{}", prefix.trim_end_matches('-'), id.get(..12).unwrap_or(id)))
@@ -169,15 +176,14 @@ mod tests {
     #[test]
     fn containers_and_services_by_their_cgroup() {
         let id = "0123456789abcdef0123";
-        let docker = format!("0::/system.slice/docker-{id}.scope\n");
+        let docker = format!("/system.slice/docker-{id}.scope");
         assert_eq!(unit_name(&docker).as_deref(), Some("docker:0123456789ab"));
-        let pod = format!("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{id}.scope\n");
+        let pod = format!("/kubepods.slice/kubepods-pod1.slice/cri-containerd-{id}.scope");
         assert_eq!(unit_name(&pod).as_deref(), Some("cri-containerd:0123456789ab"));
-        assert_eq!(unit_name("0::/system.slice/nginx.service\n").as_deref(), Some("nginx.service"));
-        let nested = "0::/system.slice/nginx.service/worker\n";
+        assert_eq!(unit_name("/system.slice/nginx.service").as_deref(), Some("nginx.service"));
+        let nested = "/system.slice/nginx.service/worker";
         assert_eq!(unit_name(nested).as_deref(), Some("nginx.service"));
-        assert_eq!(unit_name("0::/user.slice/session-1.scope\n"), None);
-        assert_eq!(unit_name("1:cpu:/x.service\n"), None, "a hierarchy of version 1");
+        assert_eq!(unit_name("/user.slice/session-1.scope"), None);
     }
 
     #[test]
@@ -190,6 +196,7 @@ mod tests {
                 format!("{pid} (name{pid}) S {} 7 {}", vec!["0"; 15].join(" "), vec!["0"; 30].join(" "));
             fs::write(proc.join("stat"), stat).unwrap();
             fs::write(proc.join("cmdline"), cmdline).unwrap();
+            fs::write(proc.join("cgroup"), "1:cpu:/x.service\n0::/a/b\n").unwrap();
             ksm.inspect(|text| fs::write(proc.join("ksm_stat"), text).unwrap());
         };
         process(1, Some("ksm_rmap_items 0\nksm_merging_pages 0\n"), "init");
@@ -200,6 +207,7 @@ mod tests {
         let found = find(&root, &Topology::default()).unwrap();
         let names: Vec<_> = found.iter().map(|tenant| (tenant.name.as_str(), tenant.nice)).collect();
         assert_eq!(names, [("name2", 7), ("name4", 7)]);
+        assert_eq!(found[0].cgroup, "/a/b", "not that of a hierarchy of version 1");
         assert!(is_alive(&root, &found[0]));
         assert!(!is_alive(&root, &Tenant { start_ticks: 1, ..found[0].clone() }), "the pid was used again");
     }

@@ -169,6 +169,7 @@ pub mod tests {
         let tenant = |pid: u32, node| Tenant {
             pid,
             name: format!("t{pid}"),
+            cgroup: String::new(),
             node,
             nice: 0,
             start_ticks: 0,

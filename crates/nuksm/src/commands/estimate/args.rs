@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What can be asked of `estimate`.
 
+use crate::shared::options::Size;
 use clap::Args;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -40,7 +41,7 @@ pub struct EstimateArgs {
     #[arg(long, conflicts_with_all = ["pid", "files"])]
     pub all: bool,
     /// Memory for fingerprints; what does not fit is sampled.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub memory: Size,
     /// Sample one content in N from the beginning on; N is a power of two.
     #[arg(long, value_name = "1/N", default_value = "1/1")]
@@ -72,23 +73,6 @@ impl FromStr for FileArg {
     }
 }
 
-/// Bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Size(pub u64);
-
-impl FromStr for Size {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let hint = || format!("{text:?} is no size: write MiB (512MiB) or GiB (4GiB), above 0");
-        let units = [("MiB", 1_u64 << 20), ("GiB", 1 << 30)];
-        let number = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)));
-        let (number, unit) = number.ok_or_else(hint)?;
-        let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(*unit));
-        bytes.filter(|&bytes| bytes > 0).map(Self).ok_or_else(hint)
-    }
-}
-
 /// One content in 2^n.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample(pub u32);
@@ -110,11 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_samples_and_files_as_people_write_them() {
-        assert_eq!(("512MiB".parse(), "4GiB".parse()), (Ok(Size(512 << 20)), Ok(Size(4 << 30))));
-        for bad in ["0GiB", "GiB", "1", "-1MiB", "1TB", "99999999999999999GiB"] {
-            assert!(bad.parse::<Size>().unwrap_err().contains("is no size"), "{bad}");
-        }
+    fn samples_and_files_as_people_write_them() {
         assert_eq!(("1/1".parse(), "1/16".parse()), (Ok(Sample(0)), Ok(Sample(4))));
         for bad in ["1/0", "1/3", "2/4", "16", "0.5"] {
             assert!(bad.parse::<Sample>().unwrap_err().contains("is no sample"), "{bad}");

@@ -13,6 +13,7 @@ pub use args::EstimateArgs;
 use crate::shared::output;
 use crate::shared::stop::Stop;
 use anyhow::Result;
+use log::warn;
 use model::estimate::Settings;
 use std::process::ExitCode;
 use sysroot::Root;
@@ -32,7 +33,7 @@ pub fn run(root: &Root, args: &EstimateArgs) -> Result<ExitCode> {
     };
     let (inputs, notes) = inputs::find(root, args)?;
     let Some(gathered) = gather::gather(root, args, inputs, &stop)? else {
-        eprintln!("nuksm: interrupted, nothing is reported");
+        warn!("interrupted, nothing is reported");
         return Ok(ExitCode::from(INTERRUPTED));
     };
     let report = report::Report::new(gathered, settings, notes);

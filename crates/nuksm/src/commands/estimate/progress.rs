@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How far the reading is, for whoever waits at a terminal.
 
-use crate::shared::output::bytes;
+use crate::shared::output::{self, bytes};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,8 @@ impl Progress {
         if self.at_terminal && self.shown.elapsed() >= INTERVAL {
             self.shown = Instant::now();
             // Back to the line's beginning, and clear it behind the text.
-            eprint!("\r{} of {}, {tenant}\x1b[K", size(self.pages), size(self.expected.max(self.pages)));
+            let all = size(self.expected.max(self.pages));
+            output::progress(&format!("\r{} of {all}, {tenant}\x1b[K", size(self.pages)));
         }
     }
 
@@ -41,7 +42,10 @@ impl Progress {
         let start = if self.at_terminal { "\r" } else { "" };
         let end = if self.at_terminal { "\x1b[K" } else { "" };
         let rate = self.pages as f64 * pagemap::page_size() as f64 / seconds.max(1e-9) / f64::from(1 << 30);
-        eprintln!("{start}looked at {} in {seconds:.1} s ({rate:.1} GiB/s){end}", size(self.pages));
+        output::progress(&format!(
+            "{start}looked at {} in {seconds:.1} s ({rate:.1} GiB/s){end}\n",
+            size(self.pages)
+        ));
     }
 }
 

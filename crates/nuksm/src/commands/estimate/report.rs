@@ -41,10 +41,10 @@ pub struct Totals {
 
 #[derive(Debug, Serialize)]
 pub struct SavingRow {
-    pub merged_pages: Count,
+    pub saved_pages: Count,
     pub zero_pages: u64,
     pub metadata_bytes: u64,
-    pub net_bytes: Count,
+    pub net_saved_bytes: Count,
 }
 
 #[derive(Debug, Serialize)]
@@ -62,7 +62,7 @@ pub struct TenantRow {
     /// Its part of the pages saved, zero pages apart.
     pub saved_pages: Count,
     /// Merged pages it would use.
-    pub merged_pages: Count,
+    pub merged_mappings: Count,
     /// The part of those that would be on other nodes.
     pub remote: Option<Remote>,
 }
@@ -143,7 +143,7 @@ impl Report {
                 zero_pages: tenant.zero_pages,
                 unique_pages: forecast.unique_pages.into(),
                 saved_pages: forecast.saved_pages.into(),
-                merged_pages: forecast.merged_pages.into(),
+                merged_mappings: forecast.merged_pages.into(),
                 remote: forecast.remote.map(Remote::from),
             });
         }
@@ -171,10 +171,10 @@ impl Report {
 impl From<Saving> for SavingRow {
     fn from(saving: Saving) -> Self {
         Self {
-            merged_pages: saving.merged_pages.into(),
+            saved_pages: saving.merged_pages.into(),
             zero_pages: saving.zero_pages,
             metadata_bytes: saving.metadata_bytes,
-            net_bytes: saving.net_bytes.into(),
+            net_saved_bytes: saving.net_bytes.into(),
         }
     }
 }

@@ -73,10 +73,10 @@ fn savings(report: &Report) -> String {
     let mut row = |name: &str, cell: &dyn Fn(&SavingRow) -> String| {
         table.row([name.into(), cell(across), known(within.map(cell))]);
     };
-    row("merged", &|saving| amount(scaled(saving.merged_pages, page_size)));
+    row("merged", &|saving| amount(scaled(saving.saved_pages, page_size)));
     row("zero pages", &|saving| size(saving.zero_pages * page_size));
     row("KSM's records", &|saving| bytes(0_i64.saturating_sub_unsigned(saving.metadata_bytes)));
-    row("net", &|saving| amount(saving.net_bytes));
+    row("net", &|saving| amount(saving.net_saved_bytes));
     table.render()
 }
 
@@ -89,7 +89,8 @@ fn remote(tenants: &[&TenantRow]) -> String {
     );
     for row in tenants {
         let shares: [fn(&Remote) -> Figure; 4] = [|r| r.first, |r| r.first_worst, |r| r.fair, |r| r.priority];
-        let mut cells = vec![row.name.clone(), row.source.clone(), known(row.node), count(row.merged_pages)];
+        let mut cells =
+            vec![row.name.clone(), row.source.clone(), known(row.node), count(row.merged_mappings)];
         cells.extend(
             shares.map(|share| row.remote.as_ref().map_or_else(|| "-".into(), |r| percent(share(r)))),
         );

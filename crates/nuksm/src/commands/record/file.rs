@@ -6,9 +6,9 @@ use crate::shared::recording::Header;
 use crate::shared::sample::Sample;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// The forms of a recording.
@@ -55,10 +55,11 @@ impl RecordingFile {
         if !file.metadata()?.is_file() {
             bail!("{name} is no regular file: a recording has to be one, to be continued and mended");
         }
-        lock(&file).with_context(|| format!("{name} is being recorded to already"))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .with_context(|| format!("{name} is being recorded to already"))?;
         let columns = match format {
             Format::Jsonl => String::new(),
-            Format::Csv => names(&columns(&header, first)),
+            Format::Csv => names(&columns(&header, first))?,
         };
         let bytes = file.metadata()?.len();
         let mut recording = Self { file, path: path.to_owned(), format, header, columns, bytes };
@@ -81,11 +82,10 @@ impl RecordingFile {
             Format::Jsonl => serde_json::to_string(sample)?,
             Format::Csv => {
                 let columns = columns(&self.header, sample);
-                if names(&columns) != self.columns {
+                if names(&columns)? != self.columns {
                     bail!("{} cannot take this sample: the nodes with memory changed", self.path.display());
                 }
-                let values: Vec<String> = columns.into_iter().map(|(_, value)| value).collect();
-                values.join(",")
+                row(columns.iter().map(|(_, value)| value))?
             }
         };
         self.write(&format!("{line}\n"))
@@ -190,16 +190,16 @@ impl RecordingFile {
 }
 
 /// The names of columns, as the first line has them.
-fn names(columns: &[(String, String)]) -> String {
-    let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
-    names.join(",")
+fn names(columns: &[(String, String)]) -> Result<String> {
+    row(columns.iter().map(|(name, _)| name))
 }
 
-/// Keeps others from recording to the same file; ends with this process.
-fn lock(file: &File) -> io::Result<()> {
-    // SAFETY: the descriptor is open for as long as `file` is.
-    let answer = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
-    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+/// A line of CSV, without its end.
+fn row<'a>(cells: impl Iterator<Item = &'a String>) -> Result<String> {
+    let mut writer =
+        csv::WriterBuilder::new().terminator(csv::Terminator::Any(b'\n')).from_writer(Vec::new());
+    writer.write_record(cells)?;
+    Ok(String::from_utf8(writer.into_inner()?)?.trim_end_matches('\n').to_owned())
 }
 
 #[cfg(test)]

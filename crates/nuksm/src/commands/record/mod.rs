@@ -13,6 +13,7 @@ use crate::shared::view;
 use anyhow::{Result, bail};
 use clap::Args;
 use file::{Format, RecordingFile};
+use log::warn;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -34,14 +35,14 @@ use sysroot::Root;
 /// Ends after --duration, or on SIGINT or SIGTERM.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  nuksm record --output ksm.jsonl\n  nuksm record --output ksm.csv --counters --interval 1 --duration 600"
+    after_help = "Examples:\n  nuksm record --output ksm.jsonl\n  nuksm record --output ksm.csv --counters --interval 1s --duration 10m"
 )]
 pub struct RecordArgs {
     /// Time between two samples.
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
     pub interval: Duration,
     /// End after so long; else on SIGINT or SIGTERM.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub duration: Option<Duration>,
     /// Where to write; a recording that is there already is continued.
     #[arg(long, value_name = "FILE")]
@@ -83,12 +84,12 @@ pub fn run(root: &Root, args: &RecordArgs) -> Result<ExitCode> {
     let start = Instant::now();
     let first = look()?;
     for note in &first.notes {
-        eprintln!("nuksm: {note}");
+        warn!("{note}");
     }
     let header = Header::new(root, &first, args.interval)?;
     let (mut file, mended) = RecordingFile::open(&args.output, format, header, &first)?;
     if let Some(message) = mended {
-        eprintln!("nuksm: {message}");
+        warn!("{message}");
     }
     file.append(&first)?;
 
@@ -100,7 +101,7 @@ pub fn run(root: &Root, args: &RecordArgs) -> Result<ExitCode> {
             break;
         }
         if let Some(message) = tally.count(&done) {
-            eprintln!("nuksm: {message}");
+            warn!("{message}");
         }
     }
     output::print(&tally.summary(start.elapsed(), &args.output.display().to_string(), file.bytes()))?;

@@ -138,9 +138,9 @@ pub fn host(recordings: &[Recording]) -> Vec<Row> {
         (name.to_owned(), unit, recordings.iter().map(|recording| Line::between(recording, value)).collect())
     };
     vec![
-        of("saved, net", Unit::Bytes, |sample| sample.savings.net_bytes.map(|bytes| bytes as f64)),
-        of("merged away", Unit::Bytes, |sample| Some(sample.savings.merged_bytes as f64)),
-        of("zero pages", Unit::Bytes, |sample| Some(sample.savings.zero_page_bytes as f64)),
+        of("saved, net", Unit::Bytes, |sample| sample.savings.net_saved_bytes.map(|bytes| bytes as f64)),
+        of("saved, by merging", Unit::Bytes, |sample| Some(sample.savings.saved_bytes as f64)),
+        of("zero pages", Unit::Bytes, |sample| Some(sample.savings.zero_page_saved_bytes as f64)),
         of("KSM's records", Unit::Bytes, |sample| number(sample.savings.metadata_bytes)),
         of("memory used", Unit::Bytes, |sample| number(sample.load.memory_used_bytes)),
         of("pages shared", Unit::Pages, |sample| number(sample.ksm.pages_shared)),
@@ -176,8 +176,8 @@ pub fn nodes(recordings: &[Recording]) -> Vec<(u32, [Vec<Line>; 2])> {
         .collect()
 }
 
-/// Each tenant's figures: merged pages, the remote part of them, and memory
-/// saved; those with most merged pages first.
+/// Each tenant's figures: places that map merged pages, the remote part of them, and
+/// memory saved; those with most first.
 pub fn tenants(recordings: &[Recording]) -> Vec<(String, [Vec<Line>; 3])> {
     type Points = BTreeMap<String, Line>;
     let collect = |recording: &Recording| -> [Points; 3] {
@@ -191,8 +191,8 @@ pub fn tenants(recordings: &[Recording]) -> Vec<(String, [Vec<Line>; 3])> {
                 for row in sample.tenants.iter().flatten() {
                     let label = &labels[&(row.name.as_str(), row.pid)];
                     let values = [
-                        Some(row.merged_pages as f64),
-                        percent(row.remote_pages, row.local_pages),
+                        Some(row.merged_mappings as f64),
+                        percent(row.remote_mappings, row.local_mappings),
                         Some(row.saved_bytes as f64),
                     ];
                     for (kind, value) in values.into_iter().enumerate() {
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(nodes[1].1[1][1], Line::default());
         let tenants = tenants(&both);
         let names: Vec<&str> = tenants.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["t10", "t11", "t12"], "most merged pages first");
+        assert_eq!(names, ["t10", "t11", "t12"], "most mappings first");
         assert_eq!(tenants[1].1[1][0].pieces, [[(0.0, 100.0), (1.0, 100.0)]], "all remote");
     }
 

@@ -5,6 +5,7 @@ mod axis;
 mod figures;
 mod page;
 mod pictures;
+#[cfg(feature = "png")]
 mod png;
 mod read;
 mod svg;
@@ -12,11 +13,17 @@ mod svg;
 use crate::shared::output;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use figures::Picture;
+use log::warn;
 use read::Recording;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+#[cfg(feature = "png")]
+const EXAMPLES: &str = "Examples:\n  nuksm report ksm.jsonl\n  nuksm report without.jsonl with.jsonl --output compare.html --png pictures";
+#[cfg(not(feature = "png"))]
+const EXAMPLES: &str =
+    "Examples:\n  nuksm report ksm.jsonl\n  nuksm report without.jsonl with.jsonl --output compare.html";
 
 /// Make a page with pictures and averages of recordings.
 ///
@@ -29,9 +36,7 @@ use std::process::ExitCode;
 /// Files that a crash or a full disk cut off are read as far as they go; lines
 /// that cannot be understood are named.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  nuksm report ksm.jsonl\n  nuksm report without.jsonl with.jsonl --output compare.html --png pictures"
-)]
+#[command(after_help = EXAMPLES)]
 pub struct ReportArgs {
     /// Recordings in JSON lines; several are set side by side, on the same axes.
     #[arg(required = true, value_name = "FILE")]
@@ -40,6 +45,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FILE", default_value = "nuksm-report.html")]
     pub output: PathBuf,
     /// Write each picture as a PNG file into DIR, too; takes a font.
+    #[cfg(feature = "png")]
     #[arg(long, value_name = "DIR")]
     pub png: Option<PathBuf>,
 }
@@ -56,15 +62,16 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
     }
     for recording in &recordings {
         for problem in &recording.problems {
-            eprintln!("nuksm: {}: {problem}", recording.name);
+            warn!("{}: {problem}", recording.name);
         }
     }
     let pictures = pictures::all(&recordings);
     let page = page::render(&recordings, &pictures);
     std::fs::write(&args.output, page).with_context(|| format!("cannot write {}", args.output.display()))?;
     output::print(&format!("wrote {}\n", args.output.display()))?;
+    #[cfg(feature = "png")]
     if let Some(directory) = &args.png {
-        let count = paint(&recordings, &pictures, directory)?;
+        let count = png::paint(&recordings, &pictures, directory)?;
         output::print(&format!("wrote {count} pictures into {}\n", directory.display()))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -89,28 +96,6 @@ fn name_apart(recordings: &mut [Recording], paths: &[PathBuf]) {
     }
 }
 
-/// Writes a file per picture and recording; how many.
-fn paint(recordings: &[Recording], pictures: &[Picture], directory: &Path) -> Result<usize> {
-    let painter = png::Painter::new()?;
-    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    let style = png::style();
-    let mut count = 0;
-    for picture in pictures {
-        for (index, recording) in recordings.iter().enumerate() {
-            let name = if recordings.len() == 1 {
-                format!("{}.png", picture.id)
-            } else {
-                let plain = |char: char| if char.is_alphanumeric() { char } else { '-' };
-                let plain: String = recording.name.chars().map(plain).collect();
-                format!("{}-{}-{plain}.png", picture.id, index + 1)
-            };
-            painter.paint(&picture.draw(index, &recording.name, Some(&style)), &directory.join(name))?;
-            count += 1;
-        }
-    }
-    Ok(count)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,8 +105,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ksm.jsonl");
         std::fs::write(&path, "").unwrap();
-        let args =
-            ReportArgs { files: vec![path.clone()], output: dir.path().join("./ksm.jsonl"), png: None };
+        let args = ReportArgs {
+            files: vec![path.clone()],
+            output: dir.path().join("./ksm.jsonl"),
+            #[cfg(feature = "png")]
+            png: None,
+        };
         let message = run(&args).unwrap_err().to_string();
         assert!(message.contains("is a recording: let --output name another file"), "{message}");
         assert!(!is_same(&path, &dir.path().join("report.html")));

@@ -58,7 +58,7 @@ pub fn render(recordings: &[Recording], pictures: &[Picture]) -> String {
     let tenants = figures::tenants(recordings);
     let tenants = tenants.into_iter().flat_map(|(name, [merged, remote, saved])| {
         [
-            (format!("{name}: merged pages"), Unit::Pages, merged),
+            (format!("{name}: mappings"), Unit::Pages, merged),
             (format!("{name}: remote part of them"), Unit::Percent, remote),
             (format!("{name}: its part of the savings"), Unit::Bytes, saved),
         ]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Pictures as PNG files.
 
+use super::figures::Picture;
+use super::read::Recording;
 use super::svg;
 use anyhow::{Context, Result, bail};
 use resvg::tiny_skia::{Pixmap, Transform};
@@ -11,14 +13,36 @@ use std::sync::Arc;
 /// Pixels per unit of the drawing: sharp on paper, too.
 const SCALE: f32 = 2.0;
 
+/// Writes a file per picture and recording; how many.
+pub fn paint(recordings: &[Recording], pictures: &[Picture], directory: &Path) -> Result<usize> {
+    let painter = Painter::new()?;
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let style = style();
+    let mut count = 0;
+    for picture in pictures {
+        for (index, recording) in recordings.iter().enumerate() {
+            let name = if recordings.len() == 1 {
+                format!("{}.png", picture.id)
+            } else {
+                let plain = |char: char| if char.is_alphanumeric() { char } else { '-' };
+                let plain: String = recording.name.chars().map(plain).collect();
+                format!("{}-{}-{plain}.png", picture.id, index + 1)
+            };
+            painter.paint(&picture.draw(index, &recording.name, Some(&style)), &directory.join(name))?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
 /// Makes PNG files of SVG pictures.
-pub struct Painter {
+struct Painter {
     options: Options<'static>,
 }
 
 impl Painter {
     /// Finds the system's fonts.
-    pub fn new() -> Result<Self> {
+    fn new() -> Result<Self> {
         let mut options = Options::default();
         let fonts = Arc::make_mut(&mut options.fontdb);
         fonts.load_system_fonts();
@@ -38,7 +62,7 @@ impl Painter {
     }
 
     /// Paints a picture made with [`svg::style`].
-    pub fn paint(&self, picture: &str, path: &Path) -> Result<()> {
+    fn paint(&self, picture: &str, path: &Path) -> Result<()> {
         let tree = Tree::from_str(picture, &self.options).context("cannot read a picture of our own")?;
         let size = tree.size().to_int_size().scale_by(SCALE).context("a picture without size")?;
         let mut pixels = Pixmap::new(size.width(), size.height()).context("a picture without size")?;
@@ -49,6 +73,6 @@ impl Painter {
 }
 
 /// The style of pictures on paper.
-pub fn style() -> String {
+fn style() -> String {
     svg::style(false)
 }

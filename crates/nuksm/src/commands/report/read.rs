@@ -154,6 +154,31 @@ pub mod tests {
     }
 
     #[test]
+    fn names_of_the_form_before_are_understood() {
+        let mut now = sample();
+        now.place(&crate::shared::view::tests::view());
+        let now = serde_json::to_string(&now).unwrap();
+        let mut before = now.clone();
+        for (new, old) in [
+            ("zero_page_saved_bytes", "zero_page_bytes"),
+            ("net_saved_bytes", "net_bytes"),
+            ("\"savings\":{\"saved_bytes\"", "\"savings\":{\"merged_bytes\""),
+            ("merged_mappings", "merged_pages"),
+        ] {
+            assert!(before.contains(new), "{new}: {before}");
+            before = before.replace(new, old);
+        }
+        // Nodes keep their mappings: only the tenants' are renamed.
+        let (nodes, tenants) = before.split_once("\"tenants\"").unwrap();
+        let tenants =
+            tenants.replace("local_mappings", "local_pages").replace("remote_mappings", "remote_pages");
+        let before = format!("{nodes}\"tenants\"{tenants}");
+        let recording = read(&[&before]);
+        assert_eq!(recording.problems, Vec::<String>::new());
+        assert_eq!(serde_json::to_string(&recording.runs[0].samples[0]).unwrap(), now);
+    }
+
+    #[test]
     fn another_kernel_and_a_clock_that_went_back_begin_a_new_run() {
         let other = at(10.0).replace("6.12.0", "6.1.0");
         let recording = read(&[&at(0.0), &other, &at(20.0), &at(20.0)]);

@@ -5,9 +5,11 @@
 use crate::shared::options::Seconds;
 use crate::shared::{placing, tuning};
 use anyhow::{Context, Result, anyhow, bail};
-use serde::Deserialize;
-use std::net::{Ipv4Addr, SocketAddr};
+use serde::{Deserialize, Deserializer, de};
+use std::fmt::{self, Display, Formatter};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
+use std::str::FromStr;
 
 /// All of it.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -26,7 +28,7 @@ pub struct Config {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Serve {
     /// Where to listen.
-    pub listen: SocketAddr,
+    pub listen: Listen,
     /// Time between two collections.
     pub interval: Seconds,
     /// Tenants with metrics of their own.
@@ -35,7 +37,62 @@ pub struct Serve {
 
 impl Default for Serve {
     fn default() -> Self {
-        Self { listen: (Ipv4Addr::LOCALHOST, 9911).into(), interval: Seconds(10), max_tenants: 64 }
+        Self {
+            listen: Listen { host: "127.0.0.1".into(), port: 9911 },
+            interval: Seconds(10),
+            max_tenants: 64,
+        }
+    }
+}
+
+/// An address or the name of a host, and a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    host: String,
+    port: u16,
+}
+
+impl Listen {
+    /// All addresses that it stands for now.
+    pub fn addresses(&self) -> std::io::Result<Vec<SocketAddr>> {
+        Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
+    }
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+        let bare =
+            |host: &str| host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).map(str::to_owned);
+        match parts
+            .map(|(host, port)| (bare(host).unwrap_or_else(|| host.to_owned()), port, bare(host).is_some()))
+        {
+            Some((host, port, is_v6)) if !host.is_empty() && host.contains(':') == is_v6 => {
+                Ok(Self { host, port })
+            }
+            _ => Err(format!(
+                "{text:?} is no address to listen on: write HOST:PORT, as in localhost:9911 or [::1]:9911"
+            )),
+        }
+    }
+}
+
+impl Display for Listen {
+    fn fmt(&self, formatter: &mut Formatter) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') {
+            write!(formatter, "[{host}]:{port}")
+        } else {
+            write!(formatter, "{host}:{port}")
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Listen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 
@@ -75,6 +132,16 @@ mod tests {
     }
 
     #[test]
+    fn one_listens_on_a_host_and_a_port() {
+        for text in ["localhost:9911", "127.0.0.1:1", "[::1]:9911", "[::]:0"] {
+            assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
+        }
+        for bad in ["9911", ":9911", "localhost", "localhost:http", "::1:9911", "[localhost]:1", "a:65536"] {
+            assert!(bad.parse::<Listen>().unwrap_err().contains("HOST:PORT"), "{bad}");
+        }
+    }
+
+    #[test]
     fn a_section_switches_its_part_on() {
         let config =
             Config::parse("[place]\npolicy = \"priority\"\nrate = \"64MiB\"\n[tune]\nmax-cpu = 5\n").unwrap();
@@ -86,13 +153,15 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_their_line() {
         for (text, line, word) in [
-            ("[serve]\nlisten = \"nowhere\"\n", "line 2", "socket address"),
+            ("[serve]\nlisten = \"nowhere\"\n", "line 2", "write HOST:PORT"),
             ("[serve]\n\nport = 1\n", "line 3", "unknown field `port`"),
             ("[plaice]\n", "line 1", "unknown field `plaice`"),
             ("[place]\npolicy = \"whim\"\n", "line 2", "`fair` or `priority`"),
             ("[place]\n\n\nrate = \"fast\"\n", "line 4", "no rate"),
             ("[place]\nrate = 0\n", "line 2", "no rate"),
-            ("[tune]\ninterval = 0\n", "line 2", "no interval"),
+            ("[place]\nexclude = [\"web[\"]\n", "line 2", "names no tenant"),
+            ("[tune]\ninterval = 0\n", "line 2", "is no time"),
+            ("[serve]\ninterval = \"soon\"\n", "line 2", "is no time"),
             ("[tune]\nmax-cpu = 120\n", "line 2", "no percentage"),
             ("\n[tune]\nlow-free = 50\n", "line 2", "low-free is 50"),
             ("[tune\n", "line 1", "]"),
@@ -133,6 +202,6 @@ mod tests {
         assert_eq!(config, defaults);
         assert_eq!(Config::parse(EXAMPLE).unwrap(), Config::default(), "as it is, it changes nothing");
         let keys = uncommented.lines().filter(|line| line.contains(" = ")).count();
-        assert_eq!(keys, 3 + 3 + 7, "a key is missing from the example, or unknown to this test");
+        assert_eq!(keys, 3 + 5 + 7, "a key is missing from the example, or unknown to this test");
     }
 }

@@ -77,14 +77,18 @@ fn ksm(page: &mut Page, sample: &Sample) {
     let sleep = ksm.sleep_millisecs.map(|time| time as f64 / 1000.0);
     page.gauge("ksm_sleep_seconds", "How long ksmd then sleeps.", sleep);
     page.gauge("merged_bytes", "Memory of merged pages, once for all their users.", bytes(ksm.pages_shared));
-    page.gauge("saved_bytes", "Memory freed by merging, zero pages apart.", Some(savings.merged_bytes));
+    page.gauge("saved_bytes", "Memory freed by merging, zero pages apart.", Some(savings.saved_bytes));
     page.gauge(
         "zero_page_saved_bytes",
         "Memory freed by the kernel's page of zeroes.",
-        Some(savings.zero_page_bytes),
+        Some(savings.zero_page_saved_bytes),
     );
     page.gauge("metadata_bytes", "Memory of KSM's own records.", savings.metadata_bytes);
-    page.gauge("net_saved_bytes", "Memory freed less KSM's own; negative for a loss.", savings.net_bytes);
+    page.gauge(
+        "net_saved_bytes",
+        "Memory freed less KSM's own; negative for a loss.",
+        savings.net_saved_bytes,
+    );
     page.gauge("unshared_bytes", "Memory scanned that is unique.", bytes(ksm.pages_unshared));
     page.gauge("volatile_bytes", "Memory scanned that changes too fast.", bytes(ksm.pages_volatile));
     page.counter("scanned_pages_total", "Pages ksmd looked at.", ksm.pages_scanned);
@@ -128,17 +132,25 @@ fn places(page: &mut Page, root: &Root, shared: &Shared, max_tenants: usize) {
     page.metric("node_mappings", "gauge", help, mappings);
 
     let tenants = biggest(look.living(root), max_tenants);
-    let mapped = tenants.iter().flat_map(|row| {
+    let of = |row: &TenantRow| {
         let pid = if row.pid == 0 { String::new() } else { row.pid.to_string() };
-        let label = |kind| vec![("tenant", row.name.clone()), ("pid", pid.clone()), access(kind)];
-        [(label("local"), row.local_pages * size), (label("remote"), row.remote_pages * size)]
+        vec![("tenant", row.name.clone()), ("pid", pid)]
+    };
+    let mapped = tenants.iter().flat_map(|row| {
+        let label = |kind| [of(row), vec![access(kind)]].concat();
+        [(label("local"), row.local_mappings), (label("remote"), row.remote_mappings)]
     });
     page.metric(
-        "tenant_merged_bytes",
+        "tenant_mappings",
         "gauge",
-        "Merged memory the tenant maps, on its node or another.",
+        "Places in its memory that map merged pages, on its node or another.",
         mapped,
     );
+    let saved = tenants.iter().map(|row| (of(row), row.saved_bytes));
+    page.metric("tenant_saved_bytes", "gauge", "The tenant's part of what merging saves.", saved);
+    let tracked = tenants.iter().filter_map(|row| Some((of(row), row.tracked_pages?)));
+    let help = "Pages that ksmd looks at for the tenant, merged or not.";
+    page.metric("tenant_tracked_pages", "gauge", help, tracked);
     page.gauge("look_cpu_seconds", "CPU time of the last look at all merged pages.", Some(look.cpu_seconds));
     page.gauge("look_age_seconds", "Time since that look.", Some(look.at.elapsed().as_secs_f64()));
     page.gauge(
@@ -165,14 +177,16 @@ fn work(page: &mut Page, shared: &Shared) {
 
 /// The biggest tenants; the rest as one, with pid 0.
 fn biggest(mut rows: Vec<TenantRow>, max_tenants: usize) -> Vec<TenantRow> {
-    rows.sort_by_key(|row| (std::cmp::Reverse(row.merged_pages), row.pid));
+    rows.sort_by_key(|row| (std::cmp::Reverse(row.merged_mappings), row.pid));
     let mut rest = rows.split_off(rows.len().min(max_tenants)).into_iter();
     if let Some(first) = rest.next() {
         let sum = TenantRow { name: OTHERS.into(), pid: 0, ..first };
         rows.push(rest.fold(sum, |sum, row| TenantRow {
-            merged_pages: sum.merged_pages + row.merged_pages,
-            local_pages: sum.local_pages + row.local_pages,
-            remote_pages: sum.remote_pages + row.remote_pages,
+            merged_mappings: sum.merged_mappings + row.merged_mappings,
+            local_mappings: sum.local_mappings + row.local_mappings,
+            remote_mappings: sum.remote_mappings + row.remote_mappings,
+            saved_bytes: sum.saved_bytes + row.saved_bytes,
+            tracked_pages: sum.tracked_pages.zip(row.tracked_pages).map(|(sum, pages)| sum + pages),
             ..sum
         }));
     }
@@ -196,6 +210,7 @@ mod tests {
         }
         let mut view = crate::shared::view::tests::view();
         view.tenants[0].name = "a\"b\\c\nd".into();
+        view.tenants[1].ksm.rmap_items = Some(9);
         let shared = Shared::default();
         *shared.look() = Some(Look::new(&view, 0.5));
         let root = Root::at(dir.path());
@@ -216,10 +231,9 @@ mod tests {
             "nuksm_ksm_sleep_seconds 0.02".into(),
             format!("nuksm_node_merged_bytes{{node=\"0\"}} {}", 2 * size),
             "nuksm_node_mappings{node=\"1\",access=\"remote\"} 2".into(),
-            format!(
-                "nuksm_tenant_merged_bytes{{tenant=\"a\\\"b\\\\c\\nd\",pid=\"10\",access=\"local\"}} {}",
-                2 * size
-            ),
+            "nuksm_tenant_mappings{tenant=\"a\\\"b\\\\c\\nd\",pid=\"10\",access=\"local\"} 2".into(),
+            "nuksm_tenant_tracked_pages{tenant=\"t11\",pid=\"11\"} 9".into(),
+            format!("nuksm_tenant_saved_bytes{{tenant=\"t11\",pid=\"11\"}} {size}"),
             "nuksm_place_moved_pages_total 7".into(),
             "nuksm_tune_changes_total 3".into(),
         ] {
@@ -229,6 +243,17 @@ mod tests {
             let mut words = line.split(' ').skip(2);
             let (name, kind) = (words.next().unwrap(), words.next().unwrap());
             assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+        }
+    }
+
+    #[test]
+    fn one_quantity_has_one_name_here_and_in_json() {
+        let (_dir, root, shared) = shared();
+        let sample = sample();
+        let text = page(&root, &sample, &shared, 64);
+        for (name, value) in serde_json::to_value(sample.savings).unwrap().as_object().unwrap() {
+            let line = format!("nuksm_{name} {value}");
+            assert!(text.lines().any(|found| found == line), "{line}\nnot in\n{text}");
         }
     }
 
@@ -267,13 +292,9 @@ mod tests {
     fn beyond_the_biggest_tenants_are_one() {
         let (_dir, root, shared) = shared();
         let text = page(&root, &sample(), &shared, 1);
-        assert_eq!(text.matches("nuksm_tenant_merged_bytes{").count(), 2 * 2);
-        let size = pagemap::page_size();
-        let others = |access, pages| {
-            format!(
-                "nuksm_tenant_merged_bytes{{tenant=\"other\",pid=\"\",access=\"{access}\"}} {}\n",
-                pages * size
-            )
+        assert_eq!(text.matches("nuksm_tenant_mappings{").count(), 2 * 2);
+        let others = |access, mappings| {
+            format!("nuksm_tenant_mappings{{tenant=\"other\",pid=\"\",access=\"{access}\"}} {mappings}\n")
         };
         assert!(text.contains(&others("local", 1)) && text.contains(&others("remote", 2)), "{text}");
     }

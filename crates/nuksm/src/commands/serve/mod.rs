@@ -4,20 +4,25 @@
 
 mod collector;
 mod config;
+mod health;
 mod http;
 mod look;
 mod metrics;
 mod workers;
 
+use crate::shared::options::Seconds;
 use crate::shared::view;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use collector::Collector;
-use config::Config;
+use config::{Config, Listen};
+use health::Health;
+use http::{Server, Source};
+use log::{info, warn};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -27,7 +32,7 @@ use workers::Workers;
 /// Serve metrics for Prometheus; place and tune in the same daemon, if asked to.
 ///
 /// /metrics has KSM's savings and counters, merged pages per node, and near
-/// and far ones per tenant; /healthz says whether collecting works. Figures
+/// and far ones per tenant; /healthz says whether all of it works. Figures
 /// are collected once per interval (10 s), however often they are asked for.
 /// Where pages are is looked at less often: not while no counter says that
 /// anything changed, and never so often that looking takes more than 0.5 % of
@@ -44,9 +49,12 @@ pub struct ServeArgs {
     /// on; SIGHUP reads it again. docs/configuration.md explains each key.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Address and port to listen on [default: 127.0.0.1:9911].
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub listen: Option<SocketAddr>,
+    /// Address, or name of this host, and port to listen on [default: 127.0.0.1:9911].
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Option<Listen>,
+    /// Time between two collections [default: 10s].
+    #[arg(long, value_name = "TIME")]
+    pub interval: Option<Seconds>,
     /// Tenants with metrics of their own: the biggest; the others are one,
     /// named `other` [default: 64].
     #[arg(long, value_name = "NUMBER")]
@@ -59,20 +67,24 @@ pub fn run(root: &Root, args: &ServeArgs) -> Result<ExitCode> {
     let mut config = load(args)?;
     // Before any thread: signals that come now are dealt with later.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
-    let server = http::bind(config.serve.listen)?;
-    if !config.serve.listen.ip().is_loopback() {
-        eprintln!(
-            "nuksm: {} can be reached from other machines: whoever does learns the tenants' names",
-            config.serve.listen
-        );
+    let listeners = http::bind(&config.serve.listen)?;
+    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<SocketAddr>, _>>()?;
+    for address in addresses.iter().filter(|address| !address.ip().is_loopback()) {
+        warn!("{address} can be reached from other machines: whoever does learns the tenants' names");
     }
+    let health = Arc::new(Health::default());
     let shared = Arc::new(look::Shared::default());
-    let mut workers = Workers::new(root, Arc::clone(&shared));
+    let mut workers = Workers::new(root, Arc::clone(&shared), Arc::clone(&health));
     workers.apply(&config)?;
-    let collector = Collector::start(root, &config, Arc::clone(&shared));
-    let page = collector.page();
-    let http = http::serve(Arc::clone(&server), page);
-    eprintln!("nuksm: listening on http://{}/metrics", server.server_addr());
+    let collector = Collector::start(root, &config, Arc::clone(&shared), Arc::clone(&health));
+    let source = Source { page: collector.page(), health };
+    let server = Server::start(listeners, source, || {
+        // Ends the daemon as if it had been asked to; why comes then.
+        let _ = signal_hook::low_level::raise(SIGTERM);
+    })?;
+    for address in addresses {
+        info!("listening on http://{address}/metrics");
+    }
     // For systemd, if that started us: only now has starting succeeded.
     sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that all is ready")?;
 
@@ -83,24 +95,23 @@ pub fn run(root: &Root, args: &ServeArgs) -> Result<ExitCode> {
         match load(args).and_then(|new| reload(&config, new, &mut workers, &collector)) {
             Ok(new) => {
                 config = new;
-                eprintln!("nuksm: the configuration was read again");
+                info!("the configuration was read again");
             }
-            Err(error) => eprintln!("nuksm: {error:#}; the configuration before it stays"),
+            Err(error) => warn!("{error:#}; the configuration before it stays"),
         }
     }
-    server.unblock();
+    let answered = server.stop();
     collector.stop();
-    let ended = workers.stop();
-    if http.join().is_err() {
-        bail!("the thread that answers HTTP failed");
-    }
-    ended.map(|()| ExitCode::SUCCESS)
+    workers.stop().and(answered).map(|()| ExitCode::SUCCESS)
 }
 
 /// The configuration file, if there is one, outweighed by the command line.
 fn load(args: &ServeArgs) -> Result<Config> {
     let mut config = args.config.as_ref().map_or_else(|| Ok(Config::default()), |path| Config::read(path))?;
-    config.serve.listen = args.listen.unwrap_or(config.serve.listen);
+    if let Some(listen) = &args.listen {
+        config.serve.listen = listen.clone();
+    }
+    config.serve.interval = args.interval.unwrap_or(config.serve.interval);
     config.serve.max_tenants = args.max_tenants.unwrap_or(config.serve.max_tenants);
     Ok(config)
 }
@@ -129,7 +140,7 @@ mod tests {
         std::fs::write(&file, "[serve]\nlisten = \"127.0.0.1:1\"\nmax-tenants = 2\n").unwrap();
         let load = |listen: Option<&str>, max_tenants| {
             let listen = listen.map(|text| text.parse().unwrap());
-            let args = ServeArgs { config: Some(file.path().into()), listen, max_tenants };
+            let args = ServeArgs { config: Some(file.path().into()), listen, interval: None, max_tenants };
             let serve = load(&args).unwrap().serve;
             (serve.listen.to_string(), serve.max_tenants)
         };

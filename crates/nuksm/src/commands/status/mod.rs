@@ -19,13 +19,13 @@ use sysroot::Root;
 /// Nodes and tenants (processes with mergeable memory; virtual machines,
 /// containers and services by their names) need root.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: nuksm status --watch 5")]
+#[command(after_help = "Example: nuksm status --watch 5s")]
 pub struct StatusArgs {
     /// Print JSON instead of tables.
     #[arg(long)]
     pub json: bool,
-    /// Repeat every SECONDS (2 when none are given) until interrupted.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
+    /// Repeat every TIME (2s when none is given) until interrupted.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", value_parser = seconds)]
     pub watch: Option<Duration>,
 }
 
@@ -64,15 +64,18 @@ fn text(status: &Sample, before: Option<&Sample>) -> String {
     let size = |value: u64| bytes(i64::try_from(value).unwrap_or(i64::MAX));
     let shared =
         format!("{} pages are used at {} further places", known(ksm.pages_shared), known(ksm.pages_sharing));
-    text += &line("merged", size(status.savings.merged_bytes), &shared);
-    text +=
-        &line("zero pages", size(status.savings.zero_page_bytes), "mapped to the kernel's page of zeroes");
+    text += &line("saved", size(status.savings.saved_bytes), &shared);
+    text += &line(
+        "zero pages",
+        size(status.savings.zero_page_saved_bytes),
+        "mapped to the kernel's page of zeroes",
+    );
     let metadata = status
         .savings
         .metadata_bytes
         .map_or_else(|| "-".into(), |value| bytes(0_i64.saturating_sub_unsigned(value)));
     text += &line("KSM's records", metadata, "");
-    text += &line("net", status.savings.net_bytes.map_or_else(|| "-".into(), bytes), "");
+    text += &line("net saved", status.savings.net_saved_bytes.map_or_else(|| "-".into(), bytes), "");
 
     text += "\nScan\n";
     text += &line("full scans", known(ksm.full_scans), "");
@@ -103,17 +106,17 @@ fn text(status: &Sample, before: Option<&Sample>) -> String {
     if let Some(tenants) = &status.tenants {
         text += "\nTenants\n";
         let mut table =
-            Table::new(1, ["tenant", "pid", "node", "nice", "merged pages", "local", "remote", "local %"]);
+            Table::new(1, ["tenant", "pid", "node", "nice", "mappings", "local", "remote", "local %"]);
         for row in tenants {
             table.row([
                 row.name.clone(),
                 row.pid.to_string(),
                 known(row.node),
                 row.nice.to_string(),
-                row.merged_pages.to_string(),
-                row.local_pages.to_string(),
-                row.remote_pages.to_string(),
-                percent(row.local_pages, row.merged_pages),
+                row.merged_mappings.to_string(),
+                row.local_mappings.to_string(),
+                row.remote_mappings.to_string(),
+                percent(row.local_mappings, row.merged_mappings),
             ]);
         }
         text += &if tenants.is_empty() {
@@ -141,10 +144,10 @@ mod tests {
 KSM is merging (Linux 6.12.0)
 
 Savings
-  merged              16.0 KiB  3 pages are used at 4 further places
+  saved               16.0 KiB  3 pages are used at 4 further places
   zero pages           8.0 KiB  mapped to the kernel's page of zeroes
   KSM's records       -0.6 KiB
-  net                 23.4 KiB
+  net saved           23.4 KiB
 
 Scan
   full scans                12
@@ -158,10 +161,10 @@ Nodes
   1                1  1.0 MiB
 
 Tenants
-  tenant  pid  node  nice  merged pages  local  remote  local %
-  t10      10     0     0             4      2       2     50.0
-  t11      11     1     0             2      0       2      0.0
-  t12      12     1     0             1      1       0    100.0
+  tenant  pid  node  nice  mappings  local  remote  local %
+  t10      10     0     0         4      2       2     50.0
+  t11      11     1     0         2      0       2      0.0
+  t12      12     1     0         1      1       0    100.0
 
 Note: this kernel flags every anonymous page as KSM: pages that a fork shares in mergeable memory are counted as merged
 ";
@@ -172,9 +175,9 @@ Note: this kernel flags every anonymous page as KSM: pages that a fork shares in
     fn what_an_old_kernel_or_a_plain_user_cannot_see_is_not_zero() {
         let mut status = sample();
         status.savings.metadata_bytes = None;
-        status.savings.net_bytes = None;
+        status.savings.net_saved_bytes = None;
         let shown = text(&status, None);
-        assert!(shown.contains("net                        -\n"), "{shown}");
+        assert!(shown.contains("net saved                  -\n"), "{shown}");
         assert!(!shown.contains("Nodes"), "{shown}");
         let json = serde_json::to_value(&status).unwrap();
         assert!(json["nodes"].is_null() && json["ksm"]["smart_scan"].is_null(), "{json}");

@@ -34,11 +34,11 @@ fn facts(state: &State, tenant: &TenantRow) -> Vec<Line<'static>> {
         ),
         Line::from(format!("saves   {saved}, its part of what its sharers save")),
         Line::from(format!(
-            "merged  {} pages: {} local, {} remote ({} %)",
-            tenant.merged_pages,
-            tenant.local_pages,
-            tenant.remote_pages,
-            percent(tenant.remote_pages, tenant.merged_pages)
+            "mapped  {} merged pages: {} local, {} remote ({} %)",
+            tenant.merged_mappings,
+            tenant.local_mappings,
+            tenant.remote_mappings,
+            percent(tenant.remote_mappings, tenant.merged_mappings)
         )),
         Line::from(cost(state, tenant)),
     ];

@@ -2,7 +2,8 @@
 //! The screen. Nothing is said by colour alone.
 
 use super::detail;
-use super::state::{Sort, State, saved_bytes};
+use super::help;
+use super::state::{Mode, Sort, State, saved_bytes};
 use super::style::{right, strong};
 use crate::shared::output::{bytes, known, percent};
 use crate::shared::sample::{NodeRow, Sample, TenantRow};
@@ -32,6 +33,10 @@ pub fn draw(frame: &mut Frame, state: &State) {
         return;
     };
     draw_header(frame, state, &look.sample, header);
+    if state.mode == Mode::Help {
+        help::draw(frame, body);
+        return;
+    }
     if let Some(pid) = state.open {
         detail::draw(frame, state, pid, body);
         return;
@@ -92,10 +97,10 @@ fn draw_header(frame: &mut Frame, state: &State, sample: &Sample, area: Rect) {
             strong(),
         ),
         Line::from(format!(
-            "saved  {} net = {} merged + {} zero pages - {} records",
-            savings.net_bytes.map_or_else(|| "-".into(), bytes),
-            size(savings.merged_bytes),
-            size(savings.zero_page_bytes),
+            "saved  {} net = {} + {} zero pages - {} records",
+            savings.net_saved_bytes.map_or_else(|| "-".into(), bytes),
+            size(savings.saved_bytes),
+            size(savings.zero_page_saved_bytes),
             savings.metadata_bytes.map_or_else(|| "-".into(), size),
         )),
         Line::from(format!("ksmd   {share} % of a CPU{worth}")),
@@ -172,10 +177,17 @@ fn draw_tenants(frame: &mut Frame, state: &State, count: usize, area: Rect) {
     }
     let is_wide = area.width >= WIDE;
     let head = |sort: Sort, name: &str| {
-        if state.sort == sort { format!("{name} ▼") } else { name.to_owned() }
+        let mark = if state.reversed { '▲' } else { '▼' };
+        if state.sort == sort { format!("{name} {mark}") } else { name.to_owned() }
+    };
+    let shown = state.tenants().len();
+    let tenants = if state.filter.is_empty() {
+        format!("tenant ({count})")
+    } else {
+        format!("tenant ({shown}/{count})")
     };
     let mut heading = vec![
-        Cell::from(head(Sort::Name, &format!("tenant ({count})"))),
+        Cell::from(head(Sort::Name, &tenants)),
         right("pid"),
         right("node"),
         right(head(Sort::Savings, "saved")),
@@ -191,7 +203,7 @@ fn draw_tenants(frame: &mut Frame, state: &State, count: usize, area: Rect) {
         Constraint::Length(8),
     ];
     if is_wide {
-        heading.insert(4, right("merged"));
+        heading.insert(4, right("mapped"));
         widths.insert(4, Constraint::Length(9));
     }
     let cells = |row: &TenantRow| {
@@ -200,11 +212,11 @@ fn draw_tenants(frame: &mut Frame, state: &State, count: usize, area: Rect) {
             right(row.pid.to_string()),
             right(known(row.node)),
             right(bytes(i64::try_from(row.saved_bytes).unwrap_or(i64::MAX))),
-            right(percent(row.remote_pages, row.merged_pages)),
+            right(percent(row.remote_mappings, row.merged_mappings)),
             right(known(row.tracked_pages)),
         ];
         if is_wide {
-            cells.insert(4, right(row.merged_pages.to_string()));
+            cells.insert(4, right(row.merged_mappings.to_string()));
         }
         Row::new(cells)
     };
@@ -220,11 +232,18 @@ fn draw_tenants(frame: &mut Frame, state: &State, count: usize, area: Rect) {
 /// What went wrong, else which keys there are.
 fn draw_footer(frame: &mut Frame, state: &State, area: Rect) {
     let line = match (&state.trouble, state.open) {
+        _ if state.mode == Mode::Filter => {
+            Line::from(format!("filter: {}_  Enter keep  Esc drop", state.filter))
+        }
         (Some(trouble), _) => {
             Line::styled(format!("! {trouble}: trying again"), tint(state.colour, Color::Red).patch(strong()))
         }
+        _ if state.mode == Mode::Help => Line::from("Esc or ? back"),
         (None, Some(_)) => Line::from("Esc back  ↑↓ next tenant  q quit"),
-        (None, None) => Line::from("↑↓ Enter detail  sort s saved r remote c cost n name  q quit"),
+        (None, None) if !state.filter.is_empty() => {
+            Line::from(format!("filter: {}  / change  Esc drop  ? help  q quit", state.filter))
+        }
+        (None, None) => Line::from("? help / filter sort s saved r remote c cost n name  q quit"),
     };
     frame.render_widget(line, area);
 }
@@ -251,7 +270,7 @@ mod tests {
     fn the_screen_at_80_by_24() {
         let expected = "\
 nuksm on big: KSM is merging, every 2 s, Linux 6.12.0
-saved  23.4 KiB net = 16.0 KiB merged + 8.0 KiB zero pages - 0.6 KiB records
+saved  23.4 KiB net = 16.0 KiB + 8.0 KiB zero pages - 0.6 KiB records
 ksmd   12.5 % of a CPU; saves 13.4 KiB per second of it
 scan   300 pages/s, 12 full scans, one takes 0.2 s at least
 saved, at most 23.4 KiB                  scanned, at most 300 pages/s
@@ -261,7 +280,7 @@ saved, at most 23.4 KiB                  scanned, at most 300 pages/s
 node merged pages  █ here ░ away                          here %            free
 0               2  ██████████████████░░░░░░░░░░░░░░░░░░     50.0         1.0 MiB
 1               1  ████████████░░░░░░░░░░░░░░░░░░░░░░░░     33.3         1.0 MiB
-  tenant (3)                   pid node    saved ▼    merged   remote %     cost
+  tenant (3)                   pid node    saved ▼    mapped   remote %     cost
 > t10                           10    0    9.3 KiB         4       50.0     5000
   t11                           11    1    4.0 KiB         2      100.0        -
   t12                           12    1    2.7 KiB         1        0.0     9000
@@ -273,7 +292,7 @@ node merged pages  █ here ░ away                          here %            
 
 
 
-↑↓ Enter detail  sort s saved r remote c cost n name  q quit
+? help / filter sort s saved r remote c cost n name  q quit
 ";
         assert_eq!(screen(&state(), 80, 24), expected);
     }
@@ -282,7 +301,7 @@ node merged pages  █ here ░ away                          here %            
     fn the_screen_at_60_by_20() {
         let expected = "\
 nuksm on big: KSM is merging, every 2 s, Linux 6.12.0
-saved  23.4 KiB net = 16.0 KiB merged + 8.0 KiB zero pages -
+saved  23.4 KiB net = 16.0 KiB + 8.0 KiB zero pages - 0.6 Ki
 ksmd   12.5 % of a CPU; saves 13.4 KiB per second of it
 scan   300 pages/s, 12 full scans, one takes 0.2 s at least
 saved, at most 23.4 KiB        scanned, at most 300 pages/s
@@ -300,7 +319,7 @@ node merged pages  █ here ░ away      here %            free
 
 
 
-↑↓ Enter detail  sort s saved r remote c cost n name  q quit
+? help / filter sort s saved r remote c cost n name  q quit
 ";
         assert_eq!(screen(&state(), 60, 20), expected);
     }
@@ -311,12 +330,12 @@ node merged pages  █ here ░ away      here %            free
         state.act(Action::Open);
         let expected = "\
 nuksm on big: KSM is merging, every 2 s, Linux 6.12.0
-saved  23.4 KiB net = 16.0 KiB merged + 8.0 KiB zero pages - 0.6 KiB records
+saved  23.4 KiB net = 16.0 KiB + 8.0 KiB zero pages - 0.6 KiB records
 ksmd   12.5 % of a CPU; saves 13.4 KiB per second of it
 scan   300 pages/s, 12 full scans, one takes 0.2 s at least
 t10: pid 10, node 0, nice 0
 saves   9.3 KiB, its part of what its sharers save
-merged  4 pages: 2 local, 2 remote (50.0 %)
+mapped  4 merged pages: 2 local, 2 remote (50.0 %)
 cost    5000 pages for ksmd to look at, 36 % of all, about 4.5 % of a CPU
 
 shares with (2)                                      pid   node   pages together
@@ -347,7 +366,7 @@ Esc back  ↑↓ next tenant  q quit
             assert!(line.chars().count() <= 120, "{line}");
         }
         assert_eq!(large.lines().count(), 40);
-        assert!(large.contains("  merged   remote %"), "{large}");
+        assert!(large.contains("  mapped   remote %"), "{large}");
     }
 
     #[test]
@@ -362,6 +381,26 @@ Esc back  ↑↓ next tenant  q quit
             state.act(Action::Sort(sort));
             let text = screen(&state, 60, 20);
             assert!(text.contains(mark) && text.matches('▼').count() == 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn help_filter_and_the_other_order_are_to_be_seen() {
+        let mut state = state();
+        state.act(Action::Reverse);
+        let text = screen(&state, 60, 20);
+        assert!(text.contains("saved ▲") && !text.contains('▼'), "{text}");
+        for action in [Action::Filter, Action::Type('t'), Action::Type('1'), Action::Type('2')] {
+            state.act(action);
+        }
+        let text = screen(&state, 60, 20);
+        assert!(text.contains("filter: t12_") && text.contains("tenant (1/3)"), "{text}");
+        state.act(Action::Keep);
+        assert!(screen(&state, 60, 20).contains("filter: t12  / change"));
+        state.act(Action::Help);
+        let text = screen(&state, 60, 20);
+        for words in ["R              the other way round", "q Ctrl-C       end", "Esc or ? back"] {
+            assert!(text.contains(words), "{words}: {text}");
         }
     }
 

@@ -8,6 +8,7 @@
 mod detail;
 mod draw;
 mod gather;
+mod help;
 mod state;
 mod style;
 
@@ -18,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use state::{Action, Sort, State};
+use state::{Action, Mode, Sort, State};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -32,17 +33,18 @@ const TICK: Duration = Duration::from_millis(100);
 ///
 /// Savings and scan rate over time, what ksmd's CPU time is worth, each node's
 /// local and remote uses, and tenants sorted by savings (s), remote share (r),
-/// cost (c) or name (n); Enter shows one tenant and with whom it shares.
-/// q, Esc or Ctrl-C ends it. Nodes and tenants need root.
+/// cost (c) or name (n), R the other way round, / those with something in their name;
+/// Enter shows one tenant and with whom it shares, ? what all keys do. q, Esc or Ctrl-C
+/// ends it. Nodes and tenants need root.
 ///
 /// A tenant's savings are its part of what it and its sharers save; its cost is
 /// the pages that ksmd looks at for it, merged or not. Without colour
 /// (`NO_COLOR`) it says the same.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: nuksm top --interval 5")]
+#[command(after_help = "Example: nuksm top --interval 5s")]
 pub struct TopArgs {
     /// Time between two looks.
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = seconds)]
     pub interval: Duration,
 }
 
@@ -78,7 +80,7 @@ fn watch(
         is_new = event::poll(TICK)?;
         if is_new {
             if let Event::Key(key) = event::read()? {
-                if let Some(action) = action(key) {
+                if let Some(action) = action(key, state.mode == Mode::Filter) {
                     if state.act(action) {
                         return Ok(());
                     }
@@ -97,8 +99,8 @@ fn watch(
     Ok(())
 }
 
-/// What a key means.
-fn action(key: KeyEvent) -> Option<Action> {
+/// What a key means, also while a filter is typed.
+fn action(key: KeyEvent, is_typing: bool) -> Option<Action> {
     if key.kind == KeyEventKind::Release {
         return None;
     }
@@ -106,6 +108,12 @@ fn action(key: KeyEvent) -> Option<Action> {
     Some(match key.code {
         KeyCode::Char('c') if control => Action::Quit,
         _ if control => return None,
+        KeyCode::Char(char) if is_typing => Action::Type(char),
+        KeyCode::Backspace if is_typing => Action::Erase,
+        KeyCode::Enter if is_typing => Action::Keep,
+        KeyCode::Char('?') => Action::Help,
+        KeyCode::Char('/') => Action::Filter,
+        KeyCode::Char('R') => Action::Reverse,
         KeyCode::Char('q') => Action::Quit,
         KeyCode::Esc => Action::Back,
         KeyCode::Enter => Action::Open,
@@ -136,11 +144,15 @@ mod tests {
 
     #[test]
     fn control_c_quits_and_c_sorts() {
-        let key = |code, modifiers| action(KeyEvent::new(code, modifiers));
+        let key = |code, modifiers| action(KeyEvent::new(code, modifiers), false);
         assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Action::Quit));
         assert_eq!(key(KeyCode::Char('c'), KeyModifiers::NONE), Some(Action::Sort(Sort::Cost)));
         assert_eq!(key(KeyCode::Char('s'), KeyModifiers::CONTROL), None);
         assert_eq!(key(KeyCode::Tab, KeyModifiers::NONE), None);
+        assert_eq!(key(KeyCode::Char('R'), KeyModifiers::SHIFT), Some(Action::Reverse));
+        let typed = |code| action(KeyEvent::new(code, KeyModifiers::NONE), true);
+        assert_eq!(typed(KeyCode::Char('q')), Some(Action::Type('q')));
+        assert_eq!((typed(KeyCode::Enter), typed(KeyCode::Esc)), (Some(Action::Keep), Some(Action::Back)));
     }
 
     #[test]

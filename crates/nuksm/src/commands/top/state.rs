@@ -16,7 +16,7 @@ const HISTORY: usize = 512;
 pub enum Action {
     /// Leave.
     Quit,
-    /// Close the tenant that is open, else leave.
+    /// Close the help, the tenant that is open or the filter, else leave.
     Back,
     /// Open the selected tenant.
     Open,
@@ -24,6 +24,18 @@ pub enum Action {
     Move(isize),
     /// Sort by something.
     Sort(Sort),
+    /// The other way round.
+    Reverse,
+    /// Show or hide what the keys do.
+    Help,
+    /// Begin to type a filter.
+    Filter,
+    /// Another character of it.
+    Type(char),
+    /// Take the last one away.
+    Erase,
+    /// Keep it, and have the other keys again.
+    Keep,
 }
 
 /// What tenants are sorted by, the most first.
@@ -37,6 +49,17 @@ pub enum Sort {
     Cost,
     /// By name.
     Name,
+}
+
+/// What keys do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Each its own.
+    Keys,
+    /// They add to the filter.
+    Filter,
+    /// The same as `Keys`, while the screen says what that is.
+    Help,
 }
 
 /// What is remembered of a look.
@@ -67,6 +90,12 @@ pub struct State {
     pub trouble: Option<String>,
     /// Order of tenants.
     pub sort: Sort,
+    /// The least first.
+    pub reversed: bool,
+    /// Only tenants with this in their name, or with this pid, are shown.
+    pub filter: String,
+    /// What keys do now.
+    pub mode: Mode,
     /// The open tenant's pid.
     pub open: Option<u32>,
     selected: Option<u32>,
@@ -84,6 +113,9 @@ impl State {
             history: VecDeque::new(),
             trouble: None,
             sort: Sort::Savings,
+            reversed: false,
+            filter: String::new(),
+            mode: Mode::Keys,
             open: None,
             selected: None,
         }
@@ -117,13 +149,34 @@ impl State {
     pub fn act(&mut self, action: Action) -> bool {
         match action {
             Action::Quit => return true,
-            Action::Back if self.open.is_none() => return true,
-            Action::Back => self.open = None,
+            Action::Back => return !self.close(),
             Action::Open => self.open = self.selected().map(|(_, tenant)| tenant.pid),
             Action::Move(rows) => self.move_by(rows),
             Action::Sort(sort) => self.sort = sort,
+            Action::Reverse => self.reversed = !self.reversed,
+            Action::Help if self.mode == Mode::Help => self.mode = Mode::Keys,
+            Action::Help => self.mode = Mode::Help,
+            Action::Filter => self.mode = Mode::Filter,
+            Action::Type(char) => self.filter.push(char),
+            Action::Erase => drop(self.filter.pop()),
+            Action::Keep => self.mode = Mode::Keys,
         }
         false
+    }
+
+    /// Closes what was opened last, if anything was.
+    fn close(&mut self) -> bool {
+        let mode = std::mem::replace(&mut self.mode, Mode::Keys);
+        if mode == Mode::Filter {
+            self.filter.clear();
+        } else if mode == Mode::Keys && self.open.is_some() {
+            self.open = None;
+        } else if mode == Mode::Keys && !self.filter.is_empty() {
+            self.filter.clear();
+        } else if mode == Mode::Keys {
+            return false;
+        }
+        true
     }
 
     /// The selection stays with its tenant, wherever the order puts it.
@@ -141,15 +194,19 @@ impl State {
     /// Tenants in the order asked for.
     pub fn tenants(&self) -> Vec<&TenantRow> {
         let all = self.look.as_ref().and_then(|look| look.sample.tenants.as_ref());
-        let mut tenants: Vec<&TenantRow> = all.into_iter().flatten().collect();
+        let wanted = |row: &&TenantRow| row.name.contains(&self.filter) || row.pid.to_string() == self.filter;
+        let mut tenants: Vec<&TenantRow> = all.into_iter().flatten().filter(wanted).collect();
         match self.sort {
             Sort::Savings => tenants.sort_by_key(|row| Reverse(row.saved_bytes)),
             Sort::Remote => {
-                let share = |row: &TenantRow| row.remote_pages as f64 / row.merged_pages.max(1) as f64;
+                let share = |row: &TenantRow| row.remote_mappings as f64 / row.merged_mappings.max(1) as f64;
                 tenants.sort_by(|left, right| share(right).total_cmp(&share(left)));
             }
             Sort::Cost => tenants.sort_by_key(|row| Reverse(row.tracked_pages)),
             Sort::Name => tenants.sort_by_key(|row| &row.name),
+        }
+        if self.reversed {
+            tenants.reverse();
         }
         tenants
     }
@@ -173,9 +230,9 @@ impl State {
 /// Savings after KSM's own records, where they are known.
 pub fn saved_bytes(sample: &Sample) -> u64 {
     let savings = &sample.savings;
-    match savings.net_bytes {
+    match savings.net_saved_bytes {
         Some(net) => u64::try_from(net).unwrap_or(0),
-        None => savings.merged_bytes + savings.zero_page_bytes,
+        None => savings.saved_bytes + savings.zero_page_saved_bytes,
     }
 }
 
@@ -251,6 +308,47 @@ pub mod tests {
         assert!(!state.act(Action::Back));
         assert!(state.act(Action::Back));
         assert!(state.act(Action::Quit));
+    }
+
+    #[test]
+    fn a_filter_chooses_by_name_or_pid_until_it_is_dropped() {
+        let mut state = state();
+        let pids = |state: &State| state.tenants().iter().map(|row| row.pid).collect::<Vec<_>>();
+        let all = pids(&state);
+        state.act(Action::Filter);
+        for char in "t11x".chars() {
+            state.act(Action::Type(char));
+        }
+        assert_eq!(pids(&state), [0_u32; 0]);
+        assert!(state.selected().is_none());
+        state.act(Action::Erase);
+        state.act(Action::Keep);
+        assert_eq!((pids(&state), state.mode), (vec![11], Mode::Keys));
+        assert!(!state.act(Action::Back), "the filter goes, the program stays");
+        assert_eq!(pids(&state), all);
+        for action in [Action::Filter, Action::Type('1'), Action::Type('2'), Action::Keep] {
+            state.act(action);
+        }
+        assert_eq!(pids(&state), [12]);
+        state.act(Action::Filter);
+        state.act(Action::Back);
+        assert_eq!((pids(&state), state.mode), (all, Mode::Keys));
+    }
+
+    #[test]
+    fn the_order_can_be_reversed() {
+        let mut state = state();
+        let mut pids: Vec<u32> = state.tenants().iter().map(|row| row.pid).collect();
+        state.act(Action::Reverse);
+        pids.reverse();
+        assert_eq!(state.tenants().iter().map(|row| row.pid).collect::<Vec<_>>(), pids);
+    }
+
+    #[test]
+    fn help_comes_and_goes() {
+        let mut state = state();
+        state.act(Action::Help);
+        assert!(state.mode == Mode::Help && !state.act(Action::Back) && state.mode == Mode::Keys);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use clap::Args;
 /// 2 to /sys/kernel/mm/ksm/run): write 1 there to merge again.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  nuksm unmerge --dry-run\n  nuksm unmerge --rate 64MiB\n  nuksm unmerge --pid 4711"
+    after_help = "Examples:\n  nuksm unmerge --dry-run\n  nuksm unmerge --rate 64M\n  nuksm unmerge --pid 4711"
 )]
 pub struct UnmergeArgs {
     /// Say what it would cost, but change nothing.
@@ -31,8 +31,8 @@ pub struct UnmergeArgs {
     /// Un-merge process PID only; ksmd stays as it is.
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
-    /// Pages (a number) or memory (`64MiB`) un-merged per second at the most.
-    #[arg(long, value_name = "RATE", default_value = "256MiB")]
+    /// Pages (a number) or memory (`64M`) un-merged per second at the most.
+    #[arg(long, value_name = "RATE", default_value = "256M")]
     pub rate: Rate,
     /// Go on even where memory does not suffice (the kernel reclaims, and in
     /// the end kills), and let the kernel un-merge what refuses in one go.

@@ -58,8 +58,15 @@ mod tests {
     fn settled(homes: &mut Homes, start_ticks: u64, seen: &[u32]) -> Vec<u32> {
         let settle = |&node: &u32| {
             let ksm = ksmfs::ProcessKsm::default();
-            let mut tenants =
-                [Tenant { pid: 7, name: "t".into(), node: Some(node), nice: 0, start_ticks, ksm }];
+            let mut tenants = [Tenant {
+                pid: 7,
+                name: "t".into(),
+                cgroup: String::new(),
+                node: Some(node),
+                nice: 0,
+                start_ticks,
+                ksm,
+            }];
             homes.settle(&mut tenants);
             tenants[0].node.unwrap()
         };

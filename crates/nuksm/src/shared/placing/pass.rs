@@ -9,6 +9,7 @@ use super::rule::Rule;
 use crate::shared::cost::{self, Meter};
 use crate::shared::stop::Stop;
 use crate::shared::view::View;
+use crate::shared::who::Who;
 use anyhow::Result;
 use model::{Move, NodeShare, Page, Policy, Sharer};
 use pagemap::{Mapping, Outcome, Refusal};
@@ -40,7 +41,7 @@ pub fn run(
     let mut view = View::collect(root, &|| stop.is_requested())?;
     homes.settle(&mut view.tenants);
     looked(&view, meter.cpu_seconds());
-    let shares = shares(&view, rule.policy.into(), &rule.pid, &rule.exclude);
+    let shares = shares(&view, rule.policy.into(), &rule.only, &rule.exclude);
     let distance = |from, to| view.machine.distance(from, to);
     let free = view.machine.nodes.iter().map(|node| (node.id, node.room_pages)).collect();
     let plan = model::plan(&view.pages, &shares, free, distance);
@@ -48,7 +49,7 @@ pub fn run(
     let mut report = Report {
         policy: rule.policy.as_str(),
         dry_run: kind == Kind::DryRun,
-        mappings_seen: view.scan.looked_at,
+        pages_looked_at: view.scan.looked_at,
         merged_pages: view.pages.len() as u64,
         planned: plan.moves.len() as u64,
         no_room: plan.no_room,
@@ -89,18 +90,18 @@ pub fn run(
     report.tenants = tenant_rows(&view, &after);
     report.cpu_seconds = meter.cpu_seconds();
     report.wall_seconds = meter.wall_seconds();
-    report.peak_memory_bytes = cost::peak_memory_bytes();
+    report.peak_memory_bytes = cost::peak_memory_bytes(root)?;
     Ok(report)
 }
 
 /// The target shares of each sharing set. Sets that are to be left alone have
-/// none: those with an excluded process, and with `only`, those without any of
+/// none: those with an excluded tenant, and with `only`, those without any of
 /// them.
-fn shares(view: &View, policy: Policy, only: &[u32], exclude: &[u32]) -> Vec<Vec<NodeShare>> {
+fn shares(view: &View, policy: Policy, only: &[Who], exclude: &[Who]) -> Vec<Vec<NodeShare>> {
     let share = |set: &Vec<u32>| {
         let tenants = || set.iter().map(|&tenant| &view.tenants[tenant as usize]);
-        let wanted = only.is_empty() || tenants().any(|tenant| only.contains(&tenant.pid));
-        if !wanted || tenants().any(|tenant| exclude.contains(&tenant.pid)) {
+        let any_is = |whom: &[Who]| tenants().any(|tenant| whom.iter().any(|who| who.is(tenant)));
+        if !only.is_empty() && !any_is(only) || any_is(exclude) {
             return Vec::new();
         }
         let sharers: Vec<Sharer> =
@@ -136,7 +137,7 @@ fn tenant_rows(view: &View, after: &[Page]) -> Vec<TenantRow> {
             name: tenant.name.clone(),
             node: tenant.node,
             nice: tenant.nice,
-            merged_pages: before.merged,
+            merged_mappings: before.merged,
             local_before: before.local,
             local_after: after.local,
         })
@@ -148,18 +149,20 @@ mod tests {
     use super::*;
     use crate::shared::view::tests::view;
 
-    fn sizes(only: &[u32], exclude: &[u32]) -> Vec<usize> {
-        shares(&view(), Policy::Fair, only, exclude).iter().map(Vec::len).collect()
+    fn sizes(only: &[&str], exclude: &[&str]) -> Vec<usize> {
+        let whom = |words: &[&str]| words.iter().map(|word| word.parse().unwrap()).collect::<Vec<Who>>();
+        shares(&view(), Policy::Fair, &whom(only), &whom(exclude)).iter().map(Vec::len).collect()
     }
 
     #[test]
-    fn pid_and_exclude_choose_sharing_sets() {
+    fn only_and_exclude_choose_sharing_sets() {
         // The sets are of the tenants {10, 11} and {10, 12}.
         assert_eq!(sizes(&[], &[]), [2, 2]);
-        assert_eq!(sizes(&[11], &[]), [2, 0]);
-        assert_eq!(sizes(&[], &[12]), [2, 0]);
-        assert_eq!(sizes(&[10], &[10]), [0, 0]);
-        assert_eq!(sizes(&[99], &[]), [0, 0]);
+        assert_eq!(sizes(&["11"], &[]), [2, 0]);
+        assert_eq!(sizes(&[], &["12"]), [2, 0]);
+        assert_eq!(sizes(&["10"], &["10"]), [0, 0]);
+        assert_eq!(sizes(&["99"], &[]), [0, 0]);
+        assert_eq!((sizes(&["t1?"], &[]), sizes(&[], &["t*2"])), (vec![2, 2], vec![2, 0]));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub struct Report {
     /// The pass was asked to end before all was done.
     pub interrupted: bool,
     /// Pages of mergeable memory that were looked at.
-    pub mappings_seen: u64,
+    pub pages_looked_at: u64,
     /// Merged pages with several mappings that were found.
     pub merged_pages: u64,
     /// Pages that were to move.
@@ -53,7 +53,7 @@ pub struct TenantRow {
     /// Nice value.
     pub nice: i32,
     /// Places in its memory that map a merged page.
-    pub merged_pages: u64,
+    pub merged_mappings: u64,
     /// Those of them with a page on its node, before the pass.
     pub local_before: u64,
     /// The same after the pass; in a dry run, as it would be.
@@ -99,23 +99,22 @@ impl Report {
         let peak = bytes(i64::try_from(self.peak_memory_bytes).unwrap_or(i64::MAX));
         text += &format!(
             "  cost: {:.2} s of CPU in {:.2} s, {} pages looked at, {peak} of memory\n",
-            self.cpu_seconds, self.wall_seconds, self.mappings_seen
+            self.cpu_seconds, self.wall_seconds, self.pages_looked_at
         );
         if self.tenants.is_empty() {
             return text;
         }
         let after = if self.dry_run { "local % then" } else { "local % now" };
-        let mut table =
-            Table::new(1, ["tenant", "pid", "node", "nice", "merged pages", "local % before", after]);
+        let mut table = Table::new(1, ["tenant", "pid", "node", "nice", "mappings", "local % before", after]);
         for row in &self.tenants {
             table.row([
                 row.name.clone(),
                 row.pid.to_string(),
                 known(row.node),
                 row.nice.to_string(),
-                row.merged_pages.to_string(),
-                percent(row.local_before, row.merged_pages),
-                percent(row.local_after, row.merged_pages),
+                row.merged_mappings.to_string(),
+                percent(row.local_before, row.merged_mappings),
+                percent(row.local_after, row.merged_mappings),
             ]);
         }
         text + &table.render()
@@ -140,13 +139,13 @@ mod tests {
             name: name.into(),
             node: Some(node),
             nice: 0,
-            merged_pages: 100,
+            merged_mappings: 100,
             local_before,
             local_after: 50,
         };
         let report = Report {
             policy: "fair",
-            mappings_seen: 240,
+            pages_looked_at: 240,
             merged_pages: 100,
             planned: 53,
             moved: 50,
@@ -163,9 +162,9 @@ mod tests {
 fair: 100 merged pages, 50 moved, 1 refused, 2 vanished, 0 without room
   not moved: busy 1, unmerged 2
   cost: 0.12 s of CPU in 1.50 s, 240 pages looked at, 3.0 MiB of memory
-  tenant  pid  node  nice  merged pages  local % before  local % now
-  db        7     0     0           100           100.0         50.0
-  db2       8     1     0           100             0.0         50.0
+  tenant  pid  node  nice  mappings  local % before  local % now
+  db        7     0     0       100           100.0         50.0
+  db2       8     1     0       100             0.0         50.0
 ";
         assert_eq!(report.text(), expected);
         let dry = Report { dry_run: true, interrupted: true, ..report };

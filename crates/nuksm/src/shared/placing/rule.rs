@@ -3,6 +3,7 @@
 
 use crate::shared::lock::Lock;
 use crate::shared::options::{Rate, Seconds};
+use crate::shared::who::Who;
 use crate::shared::{privilege, view};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -18,19 +19,21 @@ pub struct Rule {
     #[arg(long, value_enum, default_value_t = PolicyName::Fair)]
     pub policy: PolicyName,
     /// Time between two passes.
-    #[arg(long, value_name = "SECONDS", default_value_t = Self::default().interval)]
+    #[arg(long, value_name = "TIME", default_value_t = Self::default().interval)]
     pub interval: Seconds,
-    /// Pages (a number) or memory (`64MiB`) moved per second at the most.
-    #[arg(long, value_name = "RATE", default_value = "256MiB")]
+    /// Pages (a number) or memory (`64M`) moved per second at the most.
+    #[arg(long, value_name = "RATE", default_value = "256M")]
     pub rate: Rate,
-    /// Move only pages that process PID shares; may be repeated.
-    #[arg(long, value_name = "PID")]
-    #[serde(skip)]
-    pub pid: Vec<u32>,
-    /// Leave alone all pages that process PID shares; may be repeated.
-    #[arg(long, value_name = "PID")]
-    #[serde(skip)]
-    pub exclude: Vec<u32>,
+    /// Move only pages that TENANT shares; may be repeated.
+    ///
+    /// TENANT is a pid, or a pattern with * and ? of its name (web1, 'web*'), of its
+    /// cgroup or one above it (`cgroup:/machine.slice/*`), or of its unit
+    /// (unit:nginx.service).
+    #[arg(long, value_name = "TENANT", alias = "pid")]
+    pub only: Vec<Who>,
+    /// Leave alone all pages that TENANT shares; may be repeated.
+    #[arg(long, value_name = "TENANT")]
+    pub exclude: Vec<Who>,
 }
 
 impl Default for Rule {
@@ -39,7 +42,7 @@ impl Default for Rule {
             policy: PolicyName::Fair,
             interval: Seconds(10),
             rate: Rate((256 << 20) / pagemap::page_size()),
-            pid: Vec::new(),
+            only: Vec::new(),
             exclude: Vec::new(),
         }
     }
@@ -50,7 +53,9 @@ impl Rule {
     /// moves nothing there, so that one configuration does for all hosts.
     pub fn check(&self, root: &Root, moving: bool) -> Result<()> {
         view::require_ksm(root)?;
-        for &pid in self.pid.iter().chain(&self.exclude) {
+        for who in self.only.iter().chain(&self.exclude) {
+            // Who has a name may come later; a pid is of somebody who is there.
+            let Who::Pid(pid) = *who else { continue };
             if TaskStat::read(root, pid)?.is_none() {
                 bail!("there is no process {pid}; `nuksm status` lists tenants and their pids");
             }

@@ -4,12 +4,12 @@
 use super::report::Change;
 use super::rule::Rule;
 use super::state::Original;
+use crate::shared::load::Load;
 use crate::shared::sample::Sample;
 use crate::shared::stop::Stop;
 use anyhow::{Context, Result};
 use ksmfs::{Advisor, ScanSettings};
 use model::{Demand, Figures, PageCost, ScanRate};
-use numafs::Memory;
 use sysroot::Root;
 
 /// Seconds for a full scan that the advisor is given when nothing asks for
@@ -69,7 +69,9 @@ impl Daemon {
             // Somebody else may have set something meanwhile.
             self.current = settings(&self.root)?;
         }
-        let figures = figures(available(&self.root)?, before, now);
+        let available =
+            Load::read(&self.root)?.available_part().context("no MemAvailable in /proc/meminfo")?;
+        let figures = figures(available, before, now);
         self.cost.observe(&figures);
         let limits = self.rule.limits();
         let demand = Demand::new(&limits, &figures);
@@ -87,7 +89,7 @@ impl Daemon {
             to: wanted,
             free_percent: figures.free * 100.0,
             scanned_pages: figures.scanned,
-            merged_pages: figures.merged,
+            saved_pages: figures.merged,
             ksmd_cpu_percent: now.ksmd_cpu_share(before).map(|share| share * 100.0),
             microseconds_per_page: self.cost.seconds_per_page() * 1e6,
             demand_by_memory: demand.memory,
@@ -133,14 +135,6 @@ fn is_worth(from: &ScanSettings, to: &ScanSettings) -> bool {
     let limit = |settings: &ScanSettings| settings.advisor.as_ref().map(|advisor| advisor.max_cpu);
     let other_limit = wants_advisor && limit(from) != limit(to);
     by_advisor != wants_advisor || other_limit || faster < slower || faster > slower * WORTH
-}
-
-/// Part of the memory that is available.
-fn available(root: &Root) -> Result<f64> {
-    let memory = Memory::of_machine(root)?.context("/proc is not mounted")?;
-    let (total, available) =
-        memory.total_bytes.zip(memory.available_bytes).context("no MemAvailable in /proc/meminfo")?;
-    Ok(available as f64 / total.max(1) as f64)
 }
 
 /// What happened between two samples.

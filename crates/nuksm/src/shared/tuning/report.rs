@@ -20,7 +20,7 @@ pub struct Change {
     /// Pages that ksmd scanned in the interval.
     pub scanned_pages: u64,
     /// By how many pages the saving grew in it.
-    pub merged_pages: u64,
+    pub saved_pages: u64,
     /// What ksmd used of a CPU in it; `None` when no ksmd is in sight.
     pub ksmd_cpu_percent: Option<f64>,
     /// What a scanned page costs, by the intervals so far.
@@ -55,7 +55,7 @@ impl Change {
             speed(&self.from),
             speed(&self.to),
             self.free_percent,
-            self.merged_pages,
+            self.saved_pages,
             self.scanned_pages,
             self.max_cpu_percent,
             self.microseconds_per_page
@@ -85,7 +85,7 @@ mod tests {
             to: ScanSettings { pages_to_scan: 565, sleep_millisecs: 20, advisor: None },
             free_percent: 20.0,
             scanned_pages: 100_000,
-            merged_pages: 12,
+            saved_pages: 12,
             ksmd_cpu_percent: Some(1.0),
             microseconds_per_page: 1.0,
             demand_by_memory: 0.5,

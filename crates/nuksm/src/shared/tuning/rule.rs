@@ -15,7 +15,7 @@ const ADVISOR_LEAST_CPU: f64 = 10.0;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Rule {
     /// Time between two looks; each can change the settings at once.
-    #[arg(long, value_name = "SECONDS", default_value_t = Self::default().interval)]
+    #[arg(long, value_name = "TIME", default_value_t = Self::default().interval)]
     pub interval: Seconds,
     /// What ksmd may use of one CPU, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = Self::default().max_cpu)]
