@@ -136,10 +136,6 @@ def test_what_refuses_to_be_unmerged_is_not_unmerged_at_once(
     assert [tenant.bad_pages() for tenant in merged] == [0] * len(merged)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [("status",), ("sharing",), ("place", "--dry-run"), ("estimate", "--all")],
-)
 def test_no_name_reaches_the_terminal_as_it_is(ksm: Ksm) -> None:
     with hostile(PAGES * resource.getpagesize()) as actor:
         actor.do("rename")
