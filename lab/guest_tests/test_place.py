@@ -148,3 +148,19 @@ def test_memory_of_a_pass_grows_little(start: StartTenant, ksm: Ksm) -> None:
         ksm.unmerge()
     (few, small), (many, large) = peaks
     assert (large - small) / (many - few) < 200
+
+
+def test_one_at_a_time(merged: list[Tenant]) -> None:
+    with program.start_daemon("fair", ["--interval", "3600"]) as daemon:
+        assert daemon.stdout is not None
+        assert daemon.stdout.readline(), "a pass"
+        before = places(merged)
+        second = program.run("place", "--once", "--policy", "priority")
+        assert second.returncode == 1
+        assert "another `nuksm place`" in second.stderr
+        assert program.run("place", "--dry-run").returncode == 0
+        assert places(merged) == before
+        daemon.terminate()
+        _, errors = daemon.communicate()
+    assert daemon.returncode == 0, errors
+    program.place_once("fair")

@@ -102,6 +102,19 @@ def test_a_killed_daemon_leaves_the_way_back(tuned: Ksm) -> None:
     assert settings(tuned) == before
 
 
+def test_what_somebody_else_sets_does_not_stay(tuned: Ksm) -> None:
+    tuned.start()
+    with tune(*AMPLE) as daemon:
+        first_change(daemon)
+        slow = tuned.read("pages_to_scan")
+        tuned.write("pages_to_scan", 777)
+        change = first_change(daemon)
+        assert change["from"]["pages_to_scan"] == 777
+        assert tuned.read("pages_to_scan") == slow
+        daemon.terminate()
+        daemon.communicate()
+
+
 def test_a_dry_run_changes_nothing(tuned: Ksm) -> None:
     before = settings(tuned)
     with tune("--dry-run", *SHORT) as daemon:

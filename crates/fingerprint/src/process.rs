@@ -13,9 +13,6 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use sysroot::Root;
 
-/// Entries of pagemap that are looked at before their pages are read.
-const LOOK_AHEAD: u64 = 4096;
-
 /// A process that is being read.
 #[derive(Debug)]
 pub struct Process {
@@ -94,17 +91,9 @@ impl Process {
                 None => return Ok(false),
             }
         }
-        let end = self.area.end.min(self.area.start + LOOK_AHEAD * page_size());
-        let window = Area { start: self.area.start, end };
-        let pending = &mut self.pending;
-        let visit = |address, entry: Entry| {
-            if entry.is_anonymous() {
-                pending.push((address, entry));
-            }
-        };
-        self.pagemap.walk(window, visit).map_err(|error| explain(self.pid, error))?;
+        let visit = |address, entry| self.pending.push((address, entry));
+        self.pagemap.step(&mut self.area, visit).map_err(|error| explain(self.pid, error))?;
         self.pending.reverse();
-        self.area.start = end;
         Ok(true)
     }
 
@@ -153,8 +142,9 @@ fn explain(pid: u32, error: pagemap::Error) -> Error {
     match error {
         pagemap::Error::File(error) if error.is_permission() => Error::NotAllowed(pid),
         pagemap::Error::File(error) => Error::Proc(error),
-        // Only a scan for merged pages needs frames; nothing here asks for one.
-        pagemap::Error::HiddenFrames => Error::NotAllowed(pid),
+        // Only a scan for merged pages needs frames or can be stopped; nothing
+        // here asks for one.
+        pagemap::Error::HiddenFrames | pagemap::Error::Stopped => Error::NotAllowed(pid),
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod balance;
 mod counts;
+mod ways;
 
 pub use counts::Room;
 

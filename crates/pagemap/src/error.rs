@@ -10,6 +10,9 @@ pub enum Error {
     /// pagemap shows page frame numbers to privileged readers only.
     #[error("page frame numbers are hidden from this user (CAP_SYS_ADMIN is needed)")]
     HiddenFrames,
+    /// Whoever asked for the look wants it no more.
+    #[error("the look was stopped before its end")]
+    Stopped,
 }
 
 /// Result of this crate.

@@ -9,6 +9,7 @@ mod error;
 mod flags;
 mod mover;
 mod page_size;
+mod present;
 mod scan;
 mod unshare;
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `nuksm doctor`: why nothing merges or moves here.
 
+use crate::shared::memcg;
 use crate::shared::output;
 use crate::shared::privilege;
 use crate::shared::tenants;
+use crate::shared::yama;
 use anyhow::{Context, Result};
 use clap::Args;
 use ksmfs::{Engine, Ksm};
@@ -95,6 +97,7 @@ fn examine(root: &Root) -> Result<Vec<Finding>> {
     findings.push(engine(Engine::read(root)?.as_ref()));
     findings.extend(settings(&ksm));
     findings.extend(privileges(root)?);
+    findings.extend(reading(root)?);
     findings.extend(nodes(&machine));
     findings.extend(registered(root, &ksm, &machine)?);
     findings.extend(huge_pages(root)?);
@@ -137,13 +140,20 @@ fn settings(ksm: &Ksm) -> Vec<Finding> {
 /// May this user look, and move?
 fn privileges(root: &Root) -> Result<Vec<Finding>> {
     let missing = privilege::missing(root, true)?;
-    let finding =
-        |(name, purpose): &(&str, &str)| problem(format!("{name} is missing ({purpose})"), "run as root");
+    let remedy = privilege::remedy(root)?;
+    let finding = |(name, purpose): &(&str, &str)| problem(format!("{name} is missing ({purpose})"), remedy);
     let mut findings: Vec<Finding> = missing.iter().map(finding).collect();
     if findings.is_empty() {
         findings.push(ok("all capabilities for looking and moving"));
     }
     Ok(findings)
+}
+
+/// May any process read another's memory? Looking and placing do without.
+fn reading(root: &Root) -> Result<Option<Finding>> {
+    let what = "yama's ptrace_scope 3 keeps processes from reading each other's memory: `nuksm unmerge` and \
+                `nuksm estimate` of running processes refuse";
+    Ok(yama::forbids_all(root)?.then(|| note(what, yama::REMEDY)))
 }
 
 /// Are there nodes to move between, with room?
@@ -189,9 +199,7 @@ fn registered(root: &Root, ksm: &Ksm, machine: &Topology) -> Result<Vec<Finding>
     }
     let mut limited = BTreeSet::new();
     for tenant in &tenants {
-        if let Some(cgroup) = nearly_full_cgroup(root, tenant.pid)? {
-            limited.insert(cgroup);
-        }
+        limited.extend(nearly_full_cgroups(root, tenant.pid)?);
     }
     for cgroup in limited {
         let what = format!(
@@ -202,19 +210,16 @@ fn registered(root: &Root, ksm: &Ksm, machine: &Topology) -> Result<Vec<Finding>
     Ok(findings)
 }
 
-/// The memory cgroup (version 2) of a process, if it is nearly full.
-fn nearly_full_cgroup(root: &Root, pid: u32) -> Result<Option<String>> {
-    let text = root.text(format!("proc/{pid}/cgroup"))?.unwrap_or_default();
-    let Some(path) = text.lines().find_map(|line| line.strip_prefix("0::/")) else {
-        return Ok(None);
-    };
-    let bytes = |file: &str| -> Result<Option<u64>> {
-        // `max` means no limit.
-        Ok(root.text(format!("sys/fs/cgroup/{path}/{file}"))?.and_then(|text| text.trim().parse().ok()))
-    };
-    let (limit, used) = (bytes("memory.max")?, bytes("memory.current")?);
-    let nearly_full = limit.zip(used).is_some_and(|(limit, used)| used >= limit - limit / 20);
-    Ok(nearly_full.then(|| format!("/{path}")))
+/// Cgroups of a process, or above its own, that are nearly full.
+fn nearly_full_cgroups(root: &Root, pid: u32) -> Result<Vec<String>> {
+    let mut full = Vec::new();
+    for cgroup in memcg::chain(root, pid)? {
+        let limit = memcg::limit_bytes(root, &cgroup)?.zip(memcg::room_bytes(root, &cgroup)?);
+        if limit.is_some_and(|(limit, room)| room <= limit / 20) {
+            full.push(format!("/{cgroup}"));
+        }
+    }
+    Ok(full)
 }
 
 /// ksmd splits huge pages to merge their parts; khugepaged makes new ones of
@@ -335,7 +340,24 @@ mod tests {
         assert_eq!(severities(&found), [Severity::Ok, Severity::Note, Severity::Note]);
         assert!(found[2].what.contains("/db.slice"), "{found:?}");
         let (_dir, unlimited) = root(&limit("max\n"));
+        // As libvirt has it: the limit is above the process's own cgroup.
+        let mut below = limit("100\n");
+        below[3].1 = "0::/db.slice/machine-1.scope/libvirt/emulator\n";
+        let (_dir, tight) = root(&below);
+        let found = registered(&tight, &ksm, &Topology::default()).unwrap();
+        assert!(found.iter().any(|finding| finding.what.contains("cgroup /db.slice is")), "{found:?}");
         assert_eq!(registered(&unlimited, &ksm, &Topology::default()).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn who_may_read_nobody_is_told() {
+        let scope = |scope| root(&[("proc/sys/kernel/yama/ptrace_scope", scope)]);
+        let (_dir, strict) = scope("3\n");
+        let found = reading(&strict).unwrap().unwrap();
+        assert_eq!(found.severity, Severity::Note);
+        assert!(found.remedy.unwrap().contains("boot again"));
+        let (_dir, lax) = scope("1\n");
+        assert_eq!(reading(&lax).unwrap(), None);
     }
 
     #[test]

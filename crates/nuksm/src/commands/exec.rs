@@ -26,12 +26,12 @@ pub struct ExecArgs {
 const PR_SET_MEMORY_MERGE: libc::c_int = 67;
 const PR_GET_MEMORY_MERGE: libc::c_int = 68;
 
-/// Set for the copy of ourselves that reports whether it has merging on.
-const PROBE: &str = "NUKSM_EXEC_PROBE";
+/// What the copy of ourselves is called that reports whether it has merging on.
+const PROBE: &str = "nuksm: has it merging on?";
 
 /// Switches merging on for this process and becomes the program.
 pub fn run(args: &ExecArgs) -> Result<ExitCode> {
-    if std::env::var_os(PROBE).is_some() {
+    if std::env::args_os().next().is_some_and(|name| name == PROBE) {
         return Ok(if merging(PR_GET_MEMORY_MERGE, 0).is_ok_and(|on| on) {
             ExitCode::SUCCESS
         } else {
@@ -47,7 +47,7 @@ pub fn run(args: &ExecArgs) -> Result<ExitCode> {
             _ => bail!("cannot switch merging on: {error}"),
         }
     }
-    let probe = Command::new("/proc/self/exe").args(["exec", "probe"]).env(PROBE, "1").status();
+    let probe = Command::new("/proc/self/exe").arg0(PROBE).args(["exec", "probe"]).status();
     if !probe.is_ok_and(|status| status.success()) {
         bail!(
             "this kernel drops the setting when a program starts (Linux 6.7 keeps it): \

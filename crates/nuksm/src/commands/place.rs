@@ -5,6 +5,7 @@
 use crate::shared::output;
 use crate::shared::placing::{self, Homes, Kind, PolicyName, Report, Rule};
 use crate::shared::stop::Stop;
+use crate::shared::view;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use ksmfs::Engine;
@@ -24,6 +25,8 @@ use sysroot::Root;
 ///
 /// A tenant is local to the node its threads are bound to or use most CPU
 /// time on; when they wander, its pages follow after three passes.
+///
+/// One `nuksm place` (or `nuksm serve` with `[place]`) works at a time.
 ///
 /// A page counts once for each tenant that maps it, however often; pages
 /// that KSM has not merged are never touched.
@@ -63,10 +66,14 @@ pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
     if let Some(note) = engine_note(Engine::read(root)?.as_ref(), args.rule.policy) {
         warn!("{note}");
     }
+    let _lock = (kind != Kind::DryRun).then(|| Rule::lock(root)).transpose()?;
     let stop = Stop::on_signals()?;
     let mut homes = Homes::default();
     loop {
-        let report = placing::pass(root, &args.rule, kind, &mut homes, &stop, |_, _| ())?;
+        let report = match placing::pass(root, &args.rule, kind, &mut homes, &stop, |_, _| ()) {
+            Err(error) if view::was_stopped(&error) => return Ok(ExitCode::SUCCESS),
+            report => report?,
+        };
         output::print_report(args.json, &report, Report::text)?;
         if kind != Kind::Repeated || stop.wait(args.rule.interval.duration()) {
             return Ok(ExitCode::SUCCESS);

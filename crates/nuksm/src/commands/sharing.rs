@@ -2,7 +2,7 @@
 //! `nuksm sharing`: who shares with whom.
 
 use crate::shared::output::{self, Table, known, percent};
-use crate::shared::pairs::{Pair, pairs};
+use crate::shared::pairs::{Pair, Sharing};
 use crate::shared::privilege;
 use crate::shared::view::{self, View};
 use anyhow::Result;
@@ -61,7 +61,7 @@ struct NodeRow {
 pub fn run(root: &Root, args: &SharingArgs) -> Result<ExitCode> {
     view::require_ksm(root)?;
     privilege::require(root, "seeing who shares which page", false)?;
-    let view = View::collect(root)?;
+    let view = View::collect(root, &|| false)?;
     let report = Report::new(&view);
     output::print_report(args.json, &report, Report::text)?;
     Ok(ExitCode::SUCCESS)
@@ -81,11 +81,15 @@ impl Report {
                 pages_on_node: pages_per_node.keys().map(|&node| (node, 0)).collect(),
             })
             .collect();
+        let mut pages_of_set = BTreeMap::<(u32, u32), u64>::new();
         for page in &view.pages {
-            for &tenant in &view.sets[page.set as usize] {
+            *pages_of_set.entry((page.set, page.node)).or_default() += 1;
+        }
+        for ((set, node), pages) in pages_of_set {
+            for &tenant in &view.sets[set as usize] {
                 let row = &mut tenants[tenant as usize];
-                row.pages += 1;
-                *row.pages_on_node.entry(page.node).or_default() += 1;
+                row.pages += pages;
+                *row.pages_on_node.entry(node).or_default() += pages;
             }
         }
 
@@ -114,7 +118,7 @@ impl Report {
         });
         Self {
             merged_pages: view.pages.len() as u64,
-            pairs: pairs(view),
+            pairs: Sharing::new(view).pairs(),
             nodes: nodes.collect(),
             pages_by_node_count,
             tenants,

@@ -2,7 +2,7 @@
 //! CPU time and memory of the whole host, whoever uses them.
 
 use anyhow::Result;
-use numafs::TICKS_PER_SECOND;
+use numafs::{Memory, TICKS_PER_SECOND};
 use serde::{Deserialize, Serialize};
 use sysroot::Root;
 
@@ -38,17 +38,10 @@ impl Load {
             load.cpu_busy_seconds = Some(busy as f64 / TICKS_PER_SECOND);
             load.cpu_total_seconds = Some((busy + idle + iowait) as f64 / TICKS_PER_SECOND);
         }
-        if let Some(text) = root.text("proc/meminfo")? {
-            let bytes = |name: &str| -> Option<u64> {
-                let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-                Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
-            };
-            load.memory_total_bytes = bytes("MemTotal");
-            load.memory_used_bytes = load
-                .memory_total_bytes
-                .zip(bytes("MemAvailable"))
-                .map(|(all, free)| all.saturating_sub(free));
-        }
+        let memory = Memory::of_machine(root)?.unwrap_or_default();
+        load.memory_total_bytes = memory.total_bytes;
+        let used = memory.total_bytes.zip(memory.available_bytes);
+        load.memory_used_bytes = used.map(|(all, available)| all.saturating_sub(available));
         Ok(load)
     }
 

@@ -19,17 +19,22 @@ pub fn chain(root: &Root, pid: u32) -> Result<Vec<String>> {
     Ok(chain)
 }
 
+/// The most bytes that a cgroup may take; `None` without a limit.
+pub fn limit_bytes(root: &Root, cgroup: &str) -> Result<Option<u64>> {
+    let path = format!("sys/fs/cgroup/{cgroup}/memory.max");
+    match root.text(&path)? {
+        Some(text) if text.trim() != "max" => Ok(root.value(&path, "bytes or max")?),
+        _ => Ok(None),
+    }
+}
+
 /// Bytes that a cgroup may still take before something of it is killed: up to
 /// its limit, with what it has of files given back. `None` without a limit.
 pub fn room_bytes(root: &Root, cgroup: &str) -> Result<Option<u64>> {
-    let dir = format!("sys/fs/cgroup/{cgroup}");
-    let Some(text) = root.text(format!("{dir}/memory.max"))? else {
+    let Some(limit) = limit_bytes(root, cgroup)? else {
         return Ok(None);
     };
-    if text.trim() == "max" {
-        return Ok(None);
-    }
-    let limit = root.value::<u64>(format!("{dir}/memory.max"), "bytes or max")?.unwrap_or(u64::MAX);
+    let dir = format!("sys/fs/cgroup/{cgroup}");
     let used = root.value::<u64>(format!("{dir}/memory.current"), "bytes")?.unwrap_or(0);
     let stat = root.text(format!("{dir}/memory.stat"))?.unwrap_or_default();
     let files: u64 = stat

@@ -3,6 +3,7 @@
 
 pub mod cost;
 pub mod load;
+pub mod lock;
 pub mod logging;
 pub mod memcg;
 pub mod options;
@@ -18,3 +19,4 @@ pub mod tenants;
 pub mod tuning;
 pub mod view;
 pub mod who;
+pub mod yama;

@@ -71,8 +71,13 @@ pub fn known<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 
-/// Writes text to standard output.
+/// Writes text to standard output, but nothing that would steer a terminal: in
+/// it may be what others chose, such as names in a file.
 pub fn print(text: &str) -> Result<()> {
+    write(&text.split('\n').map(sysroot::printable).collect::<Vec<_>>().join("\n"))
+}
+
+fn write(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
@@ -92,7 +97,7 @@ struct Versioned<'a, T> {
 
 /// Writes an object as one line of JSON to standard output.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
-    print(&format!("{}\n", json(value)?))
+    write(&format!("{}\n", json(value)?))
 }
 
 fn json(value: &impl Serialize) -> Result<String> {

@@ -28,6 +28,8 @@ pub fn missing(root: &Root, moving: bool) -> Result<Vec<(&'static str, &'static 
         .context("no CapEff in /proc/self/status")?;
     let effective =
         u64::from_str_radix(line.trim(), 16).context("CapEff in /proc/self/status is no number")?;
+    // What one has in a user namespace of one's own is good for nothing here.
+    let effective = if in_user_namespace(root)? { 0 } else { effective };
     let wanted = LOOK.iter().chain(moving.then_some(&MOVE));
     Ok(wanted
         .filter(|(numbers, ..)| numbers.iter().all(|number| effective & (1 << number) == 0))
@@ -42,7 +44,23 @@ pub fn require(root: &Root, purpose: &str, moving: bool) -> Result<()> {
         return Ok(());
     }
     let names: Vec<&str> = missing.iter().map(|(name, _)| *name).collect();
-    bail!("{purpose} needs {}: run it as root", names.join(", "))
+    bail!("{purpose} needs {}: {}", names.join(", "), remedy(root)?)
+}
+
+/// How to get what is missing.
+pub fn remedy(root: &Root) -> Result<&'static str> {
+    Ok(if in_user_namespace(root)? {
+        "run it as root of the host, outside of this user namespace"
+    } else {
+        "run it as root"
+    })
+}
+
+/// Is this process in another user namespace than the host's first? Only that
+/// one has all users.
+fn in_user_namespace(root: &Root) -> Result<bool> {
+    let map = root.text("proc/self/uid_map")?;
+    Ok(map.is_some_and(|map| !map.split_whitespace().eq(["0", "0", "4294967295"])))
 }
 
 #[cfg(test)]
@@ -56,6 +74,18 @@ mod tests {
         fs::write(dir.path().join("proc/self/status"), status).unwrap();
         let root = Root::at(dir.path());
         (dir, root)
+    }
+
+    #[test]
+    fn capabilities_in_a_user_namespace_are_none() {
+        let (dir, root) = root("CapEff:\t000001ffffffffff\n");
+        let map = |text| fs::write(dir.path().join("proc/self/uid_map"), text).unwrap();
+        map("         0          0 4294967295\n");
+        assert!(missing(&root, true).unwrap().is_empty());
+        map("         0       1000          1\n");
+        assert_eq!(missing(&root, true).unwrap().len(), 4);
+        let message = require(&root, "looking", false).unwrap_err().to_string();
+        assert!(message.ends_with("outside of this user namespace"), "{message}");
     }
 
     #[test]

@@ -89,23 +89,26 @@ pub struct TenantRow {
 }
 
 impl Sample {
-    /// Reads all that this user may see.
-    pub fn read(root: &Root) -> Result<Self> {
-        Ok(Self::read_with_view(root)?.0)
+    /// Reads all that this user may see, unless `stop` says so, as
+    /// [`View::collect`] does.
+    pub fn read(root: &Root, stop: &dyn Fn() -> bool) -> Result<Self> {
+        Ok(Self::read_with_view(root, stop)?.0)
     }
 
     /// The same, with the pages that the places were counted from.
-    pub fn read_with_view(root: &Root) -> Result<(Self, Option<View>)> {
+    pub fn read_with_view(root: &Root, stop: &dyn Fn() -> bool) -> Result<(Self, Option<View>)> {
         let mut sample = Self::read_counters(root)?;
         let missing = privilege::missing(root, false)?;
         let mut view = None;
         if missing.is_empty() {
-            sample.place(view.insert(View::collect(root)?));
+            sample.place(view.insert(View::collect(root, stop)?));
         } else {
             let names: Vec<&str> = missing.iter().map(|(name, _)| *name).collect();
-            sample
-                .notes
-                .push(format!("nodes and tenants are not shown: {} needed, run as root", names.join(", ")));
+            sample.notes.push(format!(
+                "nodes and tenants are not shown: {} needed, {}",
+                names.join(", "),
+                privilege::remedy(root)?
+            ));
         }
         Ok((sample, view))
     }

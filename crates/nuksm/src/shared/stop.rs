@@ -44,6 +44,11 @@ impl Stop {
         }
         self.requested.get()
     }
+
+    /// Was an end asked for?
+    pub fn is_requested(&self) -> bool {
+        self.wait(Duration::ZERO)
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use anyhow::Result;
 use ksmfs::ProcessKsm;
 use numafs::{TaskStat, Topology, home_node};
+use std::os::unix::fs::MetadataExt;
 use sysroot::Root;
 
 /// A process that KSM tracks.
@@ -51,7 +52,7 @@ pub fn find(root: &Root, machine: &Topology) -> Result<Vec<Tenant>> {
         }
         let node = home_node(root, pid, machine)?.and_then(|node| machine.memory_node(node));
         let cgroup = cgroup(root, pid)?;
-        let name = name_by(&cgroup, &cmdline, &stat);
+        let name = name_by(root, pid, &cgroup, &cmdline, &stat);
         tenants.push(Tenant { pid, name, cgroup, node, nice: stat.nice, start_ticks: stat.start_ticks, ksm });
     }
     Ok(tenants)
@@ -61,11 +62,28 @@ pub fn find(root: &Root, machine: &Topology) -> Result<Vec<Tenant>> {
 /// service that it is, or else of the program.
 pub fn name(root: &Root, pid: u32, stat: &TaskStat) -> sysroot::Result<String> {
     let cmdline = root.text(format!("proc/{pid}/cmdline"))?.unwrap_or_default();
-    Ok(name_by(&cgroup(root, pid)?, &cmdline, stat))
+    Ok(name_by(root, pid, &cgroup(root, pid)?, &cmdline, stat))
 }
 
-fn name_by(cgroup: &str, cmdline: &str, stat: &TaskStat) -> String {
-    guest_name(cmdline).or_else(|| unit_name(cgroup)).unwrap_or_else(|| stat.comm.clone())
+fn name_by(root: &Root, pid: u32, cgroup: &str, cmdline: &str, stat: &TaskStat) -> String {
+    let guest = guest_name(cmdline).filter(|_| is_qemu(root, pid));
+    let name = guest.or_else(|| unit_name(cgroup)).unwrap_or_else(|| stat.comm.clone());
+    // Whoever runs a program may call it anything.
+    sysroot::printable(&name)
+}
+
+/// Does this process run QEMU as it was installed? What it calls itself says
+/// nothing: any program may.
+fn is_qemu(root: &Root, pid: u32) -> bool {
+    let exe = root.path(format!("proc/{pid}/exe"));
+    let name = std::fs::read_link(&exe).ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+    // A wrapper may hide the program behind a dot.
+    let is_named = name.is_some_and(|name| {
+        let name = name.trim_start_matches('.');
+        name.starts_with("qemu") || name == "kvm" || name == "kvm (deleted)"
+    });
+    // The link leads to the program itself, even where its file is gone.
+    is_named && std::fs::metadata(&exe).is_ok_and(|file| file.uid() == 0)
 }
 
 /// The path of the cgroup (version 2) of a process.
@@ -123,6 +141,36 @@ mod tests {
         assert_eq!(name("qemu-kvm -name plain").as_deref(), Some("plain"));
         assert_eq!(name("qemu-system-x86_64 -m 1G"), None);
         assert_eq!(name("editor -name guest=web1"), None);
+    }
+
+    #[test]
+    fn a_guest_is_what_qemu_runs_and_not_what_calls_itself_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        let proc = dir.path().join("proc/7");
+        fs::create_dir_all(&proc).unwrap();
+        let line = ["qemu-system-x86_64", "-name", "guest=web1"].join("\0");
+        fs::write(proc.join("cmdline"), line).unwrap();
+        let stat = format!("7 (co\u{1b}[2Jmm) S {} 0 {}", ["0"; 15].join(" "), ["0"; 30].join(" "));
+        fs::write(proc.join("stat"), stat).unwrap();
+        let stat = TaskStat::read(&root, 7).unwrap().unwrap();
+        let called = || name(&root, 7, &stat).unwrap();
+        assert_eq!(called(), "co\u{fffd}[2Jmm", "what it is, nobody knows");
+        let exe = |path: &std::path::Path| {
+            let _ = fs::remove_file(proc.join("exe"));
+            std::os::unix::fs::symlink(path, proc.join("exe")).unwrap();
+        };
+        exe(std::path::Path::new("/bin/sh"));
+        assert_eq!(called(), "co\u{fffd}[2Jmm");
+        let own = dir.path().join("qemu-system-x86_64");
+        fs::write(&own, "").unwrap();
+        exe(&own);
+        let is_root = fs::metadata(&own).unwrap().uid() == 0;
+        assert_eq!(called() == "web1", is_root, "installed by root, or by nobody");
+        if is_root {
+            std::os::unix::fs::chown(&own, Some(1), None).unwrap();
+            assert_eq!(called(), "co\u{fffd}[2Jmm");
+        }
     }
 
     #[test]

@@ -32,6 +32,11 @@ pub fn require_ksm(root: &Root) -> Result<Ksm> {
     Ksm::read(root)?.context("this kernel has no KSM: it needs CONFIG_KSM=y")
 }
 
+/// Did a look end because it was asked to?
+pub fn was_stopped(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(pagemap::Error::Stopped))
+}
+
 /// A tenant's merged pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TenantPages {
@@ -42,13 +47,15 @@ pub struct TenantPages {
 }
 
 impl View {
-    /// Looks at the machine. Takes root.
-    pub fn collect(root: &Root) -> Result<Self> {
+    /// Looks at the machine. Takes root. `stop` is asked again and again: once it
+    /// says true, the answer is an error that [`was_stopped`] knows.
+    pub fn collect(root: &Root, stop: &dyn Fn() -> bool) -> Result<Self> {
         let machine = Topology::read(root).context("cannot read the machine's nodes")?;
         let tenants = tenants::find(root, &machine).context("cannot list processes")?;
         let mut flags = KpageFlags::open(root).context("cannot tell merged pages from others")?;
         let pids: Vec<u32> = tenants.iter().map(|tenant| tenant.pid).collect();
-        let scan = Scan::run(root, &mut flags, &pids).context("cannot look through mergeable memory")?;
+        let scan =
+            Scan::run(root, &mut flags, &pids, stop).context("cannot look through mergeable memory")?;
         let mut view = Self {
             machine,
             tenants,
@@ -192,6 +199,34 @@ pub mod tests {
             ksm_flag_reliable: false,
         };
         view.group();
+        view
+    }
+
+    #[test]
+    fn an_end_that_was_asked_for_is_told_from_a_failure() {
+        use anyhow::Context;
+        let error = |error: pagemap::Error| Err::<(), _>(error).context("cannot look").unwrap_err();
+        assert!(was_stopped(&error(pagemap::Error::Stopped)));
+        assert!(!was_stopped(&error(pagemap::Error::HiddenFrames)));
+    }
+
+    /// So many tenants and sharing sets of one page; which tenants share is as
+    /// good as left to chance, but always the same.
+    pub fn crowd(tenants: u32, sharers: u32, sets: u32) -> View {
+        let mut view = view();
+        let tenant = view.tenants[0].clone();
+        view.tenants = (0..tenants).map(|number| Tenant { pid: 100 + number, ..tenant.clone() }).collect();
+        let members = |set: u32| {
+            let mut members = std::collections::BTreeSet::new();
+            let mut next = u64::from(set).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            while members.len() < sharers as usize {
+                next = (next ^ (next >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).wrapping_add(1);
+                members.insert(u32::try_from((next >> 33) % u64::from(tenants)).unwrap());
+            }
+            members.into_iter().collect()
+        };
+        view.sets = (0..sets).map(members).collect();
+        view.pages = (0..sets).map(|set| Page { node: set % 2, set, place: set.into() }).collect();
         view
     }
 

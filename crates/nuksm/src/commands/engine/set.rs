@@ -142,7 +142,7 @@ fn idle_remedy(ksm: &Ksm, settings: &[String]) -> String {
     let saved = saved.as_deref().unwrap_or("as much free memory as was saved");
     format!(
         "index and kib_per_tree can change only while KSM tracks no page:
-  echo 2 > /sys/kernel/mm/ksm/run    un-merges everything: needs {saved}
+  nuksm unmerge                      un-merges everything where it fits: needs {saved}
   nuksm engine set {}
   echo 1 > /sys/kernel/mm/ksm/run    merges again, from the first page on\n",
         settings.join(" ")
@@ -247,7 +247,7 @@ mod tests {
             "\
 cannot write index: Device or resource busy (os error 16)
 index and kib_per_tree can change only while KSM tracks no page:
-  echo 2 > /sys/kernel/mm/ksm/run    un-merges everything: needs {saved} of free memory
+  nuksm unmerge                      un-merges everything where it fits: needs {saved} of free memory
   nuksm engine set {line}
   echo 1 > /sys/kernel/mm/ksm/run    merges again, from the first page on
 nothing was changed"
@@ -305,10 +305,10 @@ placement: fair -> priority
         let (text, files) = set(true);
         assert_eq!(files, ["16\n", "first [fair] priority\n"]);
         let end = "merges again, from the first page on\nnothing was changed: this was a dry run\n";
-        assert!(text.contains("echo 2 >") && text.ends_with(end), "{text}");
+        assert!(text.contains("nuksm unmerge ") && text.ends_with(end), "{text}");
 
         let (text, files) = set(false);
         assert_eq!(files, ["0\n", "first\n"]);
-        assert!(!text.contains("echo 2 >") && !text.contains("nothing was changed"), "{text}");
+        assert!(!text.contains("nuksm unmerge") && !text.contains("nothing was changed"), "{text}");
     }
 }

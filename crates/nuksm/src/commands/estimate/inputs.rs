@@ -57,7 +57,13 @@ pub fn find(root: &Root, args: &EstimateArgs) -> Result<(Vec<Input>, Vec<String>
     pids.sort_unstable();
     pids.dedup();
     for pid in pids {
-        let anonymous_kib = anonymous_kib(root, pid)?.unwrap_or(0);
+        let anonymous_kib = anonymous_kib(root, pid)?;
+        if anonymous_kib.is_none() && TaskStat::read(root, pid)?.is_some() {
+            bail!(
+                "process {pid} has no memory of its own: it is a kernel thread, or has ended and waits for its parent"
+            );
+        }
+        let anonymous_kib = anonymous_kib.unwrap_or(0);
         inputs.push(open_process(root, pid, anonymous_kib, &machine)?);
     }
     for file in &args.files {
@@ -203,6 +209,8 @@ mod tests {
         ]);
         assert_eq!(found(&root, "").unwrap(), ["name7"]);
         assert_eq!(found(&root, "--all").unwrap(), ["name7", "name8"]);
+        let message = found(&root, "--pid 10").unwrap_err().to_string();
+        assert!(message.contains("process 10 has no memory of its own: it is a kernel thread"), "{message}");
         assert_eq!(found(&root, "--pid 9 --pid 8 --pid 9").unwrap(), ["name8", "name9"]);
     }
 

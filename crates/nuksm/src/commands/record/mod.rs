@@ -9,6 +9,7 @@ use crate::shared::output::{self, bytes};
 use crate::shared::recording::Header;
 use crate::shared::sample::Sample;
 use crate::shared::stop::Stop;
+use crate::shared::view;
 use anyhow::{Error, Result, bail};
 use clap::Args;
 use file::{Format, RecordingFile};
@@ -80,7 +81,9 @@ impl RecordArgs {
 pub fn run(root: &Root, args: &RecordArgs) -> Result<ExitCode> {
     let format = args.format()?;
     let stop = Stop::on_signals()?;
-    let look = || if args.counters { Sample::read_counters(root) } else { Sample::read(root) };
+    let look = || {
+        if args.counters { Sample::read_counters(root) } else { Sample::read(root, &|| stop.is_requested()) }
+    };
     let start = Instant::now();
     let first = look()?;
     for note in &first.notes {
@@ -106,6 +109,9 @@ pub fn run(root: &Root, args: &RecordArgs) -> Result<ExitCode> {
             }
             file.append(&sample)
         });
+        if done.as_ref().is_err_and(view::was_stopped) {
+            break;
+        }
         if let Some(message) = tally.count(&done) {
             warn!("{message}");
         }

@@ -49,7 +49,12 @@ pub fn style(dark: bool) -> String {
 
 /// Text with the characters that markup would take for its own replaced.
 pub fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    // A recording's names are whoever wrote it's; XML has no way to write some.
+    sysroot::printable(text)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 /// Draws named lines in the frame of these axes. `title` is what a screen reader
@@ -225,6 +230,14 @@ mod tests {
             svg.contains(">% of a CPU</text>") && svg.contains(">time since the start, seconds</text>"),
             "{svg}"
         );
+    }
+
+    #[test]
+    fn no_name_makes_a_picture_unreadable() {
+        let svg = picture(&["a\u{1b}[2J\u{0}\u{ffff}<"], &[Line::default()]);
+        assert!(!svg.contains(['\u{1b}', '\u{0}', '\u{ffff}']), "{svg:?}");
+        #[cfg(feature = "png")]
+        resvg::usvg::Tree::from_str(&svg, &resvg::usvg::Options::default()).unwrap();
     }
 
     #[test]

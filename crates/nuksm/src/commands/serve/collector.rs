@@ -9,7 +9,7 @@ use crate::shared::cost::Meter;
 use crate::shared::privilege;
 use crate::shared::sample::Sample;
 use crate::shared::stop::{Stop, Stopper};
-use crate::shared::view::View;
+use crate::shared::view::{self, View};
 use anyhow::Result;
 use hyper::body::Bytes;
 use log::{debug, warn};
@@ -46,7 +46,10 @@ impl Collector {
             let mut schedule = Schedule::default();
             loop {
                 let config = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let collected = collect(&root, &config, &shared, &mut schedule);
+                let collected = collect(&root, &config, &shared, &mut schedule, &stop);
+                if collected.as_ref().is_err_and(view::was_stopped) {
+                    return;
+                }
                 let collected = collected.map(Bytes::from).map_err(|error| format!("{error:#}"));
                 match &collected {
                     Ok(_) => health.well(PART),
@@ -81,7 +84,13 @@ impl Collector {
 }
 
 /// Counters now, places as they were last seen.
-fn collect(root: &Root, config: &Config, shared: &Shared, schedule: &mut Schedule) -> Result<String> {
+fn collect(
+    root: &Root,
+    config: &Config,
+    shared: &Shared,
+    schedule: &mut Schedule,
+    stop: &Stop,
+) -> Result<String> {
     let sample = Sample::read_counters(root)?;
     // With [place], its looks are ours.
     if config.place.is_none() && privilege::missing(root, false)?.is_empty() {
@@ -89,7 +98,7 @@ fn collect(root: &Root, config: &Config, shared: &Shared, schedule: &mut Schedul
         let now = Instant::now();
         if schedule.is_due(now, config.serve.interval.duration(), &fingerprint) {
             let meter = Meter::start();
-            let view = View::collect(root)?;
+            let view = View::collect(root, &|| stop.is_requested())?;
             let look = Look::new(&view, meter.cpu_seconds());
             schedule.looked(now, look.cpu_seconds, Some(fingerprint));
             debug!(

@@ -65,7 +65,7 @@ impl Workers {
             self.place.take().map_or(Ok(()), Worker::stop)?;
             *self.shared.placed() = None;
             self.health.well(PLACE);
-            self.place = config.place.as_ref().map(|wanted| self.start_place(wanted.clone()));
+            self.place = config.place.as_ref().map(|wanted| self.start_place(wanted.clone())).transpose()?;
         }
         if self.tune.as_ref().map(|worker| &worker.told) != config.tune.as_ref() {
             self.tune.take().map_or(Ok(()), Worker::stop)?;
@@ -82,23 +82,28 @@ impl Workers {
         self.tune.map_or(Ok(()), Worker::stop).and(placed)
     }
 
-    fn start_place(&self, told: placing::Rule) -> Worker<placing::Rule> {
+    fn start_place(&self, told: placing::Rule) -> Result<Worker<placing::Rule>> {
+        let lock = placing::Rule::lock(&self.root)?;
         let (stopper, stop) = Stop::by_hand();
         let (root, shared, rule) = (self.root.clone(), Arc::clone(&self.shared), told.clone());
         *shared.placed() = Some(Placed::default());
         let health = Arc::clone(&self.health);
         let thread = std::thread::spawn(move || {
+            let _held = lock;
             let _watch = health.watch(PLACE);
             let mut work = Placing::new(root, shared, rule, health);
             loop {
                 let passed = work.pass_if_due(&stop);
+                if passed.as_ref().is_err_and(view::was_stopped) {
+                    return Ok(());
+                }
                 work.note(passed);
                 if stop.wait(work.rule.interval.duration()) {
                     return Ok(());
                 }
             }
         });
-        Worker { told, stopper, thread }
+        Ok(Worker { told, stopper, thread })
     }
 
     fn start_tune(&self, told: tuning::Rule) -> Result<Worker<tuning::Rule>> {

@@ -32,13 +32,13 @@ pub struct StatusArgs {
 /// Prints the status, once or again and again.
 pub fn run(root: &Root, args: &StatusArgs) -> Result<ExitCode> {
     let Some(interval) = args.watch else {
-        output::print_report(args.json, &Sample::read(root)?, |sample| text(sample, None))?;
+        output::print_report(args.json, &Sample::read(root, &|| false)?, |sample| text(sample, None))?;
         return Ok(ExitCode::SUCCESS);
     };
     let stop = Stop::on_signals()?;
     let mut before = None;
     loop {
-        let sample = Sample::read(root)?;
+        let sample = Sample::read(root, &|| false)?;
         if !args.json {
             // Clear the screen and go to its top left corner.
             output::print("\x1b[2J\x1b[H")?;

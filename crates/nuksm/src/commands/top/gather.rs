@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Looks at the machine again and again, beside whoever draws.
 
-use crate::shared::pairs::{self, Pair};
+use crate::shared::pairs::Sharing;
 use crate::shared::sample::Sample;
 use anyhow::Result;
 use std::sync::mpsc::{Receiver, channel};
@@ -13,14 +13,14 @@ use sysroot::Root;
 pub struct Look {
     /// Counters, nodes and tenants.
     pub sample: Sample,
-    /// Which two tenants share how many pages.
-    pub pairs: Vec<Pair>,
+    /// Who shares with whom.
+    pub sharing: Sharing,
 }
 
 impl Look {
     fn read(root: &Root) -> Result<Self> {
-        let (sample, view) = Sample::read_with_view(root)?;
-        Ok(Self { sample, pairs: view.as_ref().map(pairs::pairs).unwrap_or_default() })
+        let (sample, view) = Sample::read_with_view(root, &|| false)?;
+        Ok(Self { sample, sharing: view.as_ref().map(Sharing::new).unwrap_or_default() })
     }
 }
 

@@ -221,13 +221,7 @@ impl State {
 
     /// With whom a tenant shares how many pages: pid, name, pages; the most first.
     pub fn partners(&self, pid: u32) -> Vec<(u32, &str, u64)> {
-        let pairs = self.look.iter().flat_map(|look| &look.pairs);
-        let mut partners: Vec<_> = pairs
-            .filter_map(|pair| {
-                let other = 1 - pair.pids.iter().position(|one| *one == pid)?;
-                Some((pair.pids[other], pair.names[other].as_str(), pair.pages))
-            })
-            .collect();
+        let mut partners = self.look.as_ref().map(|look| look.sharing.partners(pid)).unwrap_or_default();
         partners.sort_by_key(|(_, _, pages)| Reverse(*pages));
         partners
     }
@@ -245,7 +239,7 @@ pub fn saved_bytes(sample: &Sample) -> u64 {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::shared::pairs;
+    use crate::shared::pairs::Sharing;
     use anyhow::anyhow;
 
     /// A look at the small host of other tests, `seconds` after the first.
@@ -260,7 +254,7 @@ pub mod tests {
         for (row, tracked) in sample.tenants.iter_mut().flatten().zip(tracked) {
             row.tracked_pages = tracked;
         }
-        Look { sample, pairs: pairs::pairs(&view) }
+        Look { sample, sharing: Sharing::new(&view) }
     }
 
     pub fn state() -> State {

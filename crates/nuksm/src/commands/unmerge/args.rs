@@ -13,6 +13,11 @@ use clap::Args;
 /// status is 1. Then works at --rate and can be interrupted at any time;
 /// tenants go on running, and what they write is never touched.
 ///
+/// What refuses to be un-merged stays merged, is counted by reason, and the
+/// exit status is 1: memory that its process may not read itself, pages that
+/// are pinned, or all where a security module (yama with `ptrace_scope` 3)
+/// keeps processes from reading each other.
+///
 /// Without --pid, ksmd is stopped first and stays stopped (as after writing
 /// 2 to /sys/kernel/mm/ksm/run): write 1 there to merge again.
 #[derive(Debug, Args)]
@@ -29,8 +34,8 @@ pub struct UnmergeArgs {
     /// Pages (a number) or memory (`64M`) un-merged per second at the most.
     #[arg(long, value_name = "RATE", default_value = "256M")]
     pub rate: Rate,
-    /// Go on even where memory does not suffice: the kernel reclaims, and in
-    /// the end kills.
+    /// Go on even where memory does not suffice (the kernel reclaims, and in
+    /// the end kills), and let the kernel un-merge what refuses in one go.
     #[arg(long)]
     pub force: bool,
     /// Print one JSON object.

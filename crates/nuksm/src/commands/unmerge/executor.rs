@@ -125,6 +125,8 @@ impl<'a> Executor<'a> {
             report.count(match outcome {
                 _ if !is_there(mapping) => Ok(()),
                 Ok(()) => Err(Refusal::Busy),
+                // The page is there, but its process itself may not read it.
+                Err(Refusal::Unmerged) => Err(Refusal::Denied),
                 Err(refusal) => Err(refusal),
             });
         }

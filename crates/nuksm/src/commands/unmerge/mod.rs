@@ -12,6 +12,7 @@ use crate::shared::output;
 use crate::shared::privilege;
 use crate::shared::stop::Stop;
 use crate::shared::view::{self, View};
+use crate::shared::yama;
 pub use args::UnmergeArgs;
 
 use anyhow::{Context, Result, bail};
@@ -26,6 +27,18 @@ use sysroot::Root;
 pub fn run(root: &Root, args: &UnmergeArgs) -> Result<ExitCode> {
     let ksm = view::require_ksm(root)?;
     privilege::require(root, "un-merging", false)?;
+    if (args.pid.is_some() || !args.force) && yama::forbids_all(root)? {
+        let in_one_go = if args.pid.is_some() {
+            ""
+        } else {
+            "; or let the kernel un-merge all in one go, at no bounded rate, by --force"
+        };
+        bail!(
+            "un-merging page by page reads the pages, and yama's ptrace_scope 3 keeps processes from reading each \
+             other; {}{in_one_go}",
+            yama::REMEDY
+        );
+    }
     if let Some(pid) = args.pid {
         if TaskStat::read(root, pid)?.is_none() {
             bail!("there is no process {pid}; `nuksm status` lists tenants and their pids");
@@ -53,7 +66,7 @@ pub fn run(root: &Root, args: &UnmergeArgs) -> Result<ExitCode> {
 /// an error, ksmd may be started again.
 fn unmerge(root: &Root, args: &UnmergeArgs, stop: &Stop) -> Result<Option<Report>> {
     let meter = Meter::start();
-    let view = View::collect(root)?;
+    let view = View::collect(root, &|| stop.is_requested())?;
     let job = Job::new(root, &view, args.pid)?;
     let mut report = Report::new(root, &job, args)?;
     let lacks = report.lacks();
@@ -75,21 +88,28 @@ fn unmerge(root: &Root, args: &UnmergeArgs, stop: &Stop) -> Result<Option<Report
         return Ok(None);
     }
     let mut end = Executor::new(root, &job, args).carry_out(stop, &mut report)?;
-    if args.pid.is_none() && matches!(end, End::Finished | End::NotOffered) {
-        finish(root, &job, &mut report, args.json)?;
+    // What refused must not be un-merged with the rest: who asked for a bounded
+    // rate, and for copies on the right nodes, would get neither.
+    if end == End::Finished && report.refused() > 0 {
+        end = End::Refused;
+    }
+    let all = matches!(end, End::Refused | End::NotOffered) && args.force;
+    if args.pid.is_none() && (all || end == End::Finished) {
+        finish(root, &job, stop, &mut report, args.json)?;
         end = End::Finished;
     }
     report.end(root, &end, &meter)?;
     Ok(Some(report))
 }
 
-/// Lets the kernel do the rest in one go: what could not be taken apart, pages
-/// with one mapping left, pages of zeroes, and KSM's records.
-fn finish(root: &Root, job: &Job, report: &mut Report, json: bool) -> Result<()> {
-    report.left_to_kernel = View::collect(root)?.scan.mappings.len() as u64 + report.zero_pages;
+/// Lets the kernel do the rest in one go: pages with one mapping left, pages of
+/// zeroes, and KSM's records; with --force, what could not be taken apart.
+fn finish(root: &Root, job: &Job, stop: &Stop, report: &mut Report, json: bool) -> Result<()> {
+    report.left_to_kernel =
+        View::collect(root, &|| stop.is_requested())?.scan.mappings.len() as u64 + report.zero_pages;
     if report.left_to_kernel > 0 && !json {
         output::print(&format!(
-            "the kernel un-merges the other {} in one go, at no bounded rate: {} pages of zeroes, and what refused\n",
+            "the kernel un-merges the other {} in one go, at no bounded rate: {} of them are pages of zeroes\n",
             report.left_to_kernel, report.zero_pages
         ))?;
     }
@@ -98,4 +118,33 @@ fn finish(root: &Root, job: &Job, report: &mut Report, json: bool) -> Result<()>
     ksmfs::Control::Run
         .write(root, 2)
         .context("the kernel could not un-merge the rest; what is un-merged stays so until ksmd comes by")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn where_nobody_may_read_nothing_is_begun() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("sys/kernel/mm/ksm/run", "1\n"),
+            ("proc/self/status", "CapEff:\t000001ffffffffff\n"),
+            ("proc/sys/kernel/yama/ptrace_scope", "3\n"),
+        ] {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let root = Root::at(dir.path());
+        let refusal = |force, pid| {
+            let args = UnmergeArgs { dry_run: false, pid, rate: "1".parse().unwrap(), force, json: false };
+            run(&root, &args).unwrap_err().to_string()
+        };
+        assert!(refusal(false, None).contains("ptrace_scope 3"), "{}", refusal(false, None));
+        assert!(refusal(false, None).contains("by --force"));
+        assert!(!refusal(true, Some(7)).contains("--force"), "the kernel cannot do that for one process");
+        assert_eq!(fs::read_to_string(dir.path().join("sys/kernel/mm/ksm/run")).unwrap(), "1\n");
+    }
 }

@@ -37,7 +37,7 @@ pub struct Report {
     pub refusals: BTreeMap<&'static str, u64>,
     /// Mappings left to the kernel's own un-merging in one go.
     pub left_to_kernel: u64,
-    /// `finished`, `interrupted`, `no_room`, `not_offered`; `None` when nothing was begun.
+    /// `finished`, `refused`, `interrupted`, `no_room`, `not_offered`; `None` when nothing was begun.
     pub end: Option<&'static str>,
     /// KSM's `run` now.
     pub run: Option<u64>,
@@ -86,6 +86,8 @@ fn size(pages: u64) -> String {
 pub enum End {
     /// Every mapping had its turn.
     Finished,
+    /// Every mapping had its turn, and some are still merged.
+    Refused,
     /// A signal came.
     Interrupted,
     /// This node has no room above its high watermark any more.
@@ -170,6 +172,12 @@ impl Report {
         self.refusals.get(Refusal::Busy.as_str()).copied().unwrap_or(0)
     }
 
+    /// Mappings that are still merged, though their turn came.
+    pub fn refused(&self) -> u64 {
+        let refusals = [Refusal::Busy, Refusal::Denied, Refusal::NoMemory].map(Refusal::as_str);
+        refusals.iter().filter_map(|reason| self.refusals.get(reason)).sum()
+    }
+
     /// What it will cost.
     pub fn cost_text(&self) -> String {
         let whose = self.pid.map_or_else(String::new, |pid| format!(" of process {pid}"));
@@ -196,6 +204,7 @@ impl Report {
         self.wall_seconds = meter.wall_seconds();
         let (word, what) = match end {
             End::Finished => ("finished", "done".into()),
+            End::Refused => ("refused", self.refused_text()),
             End::Interrupted => {
                 ("interrupted", "interrupted; `nuksm unmerge` goes on where this ended".into())
             }
@@ -203,7 +212,10 @@ impl Report {
                 ("no_room", format!("ended early: node {node} has no room above its high watermark any more"))
             }
             End::NotOffered => {
-                ("not_offered", "this kernel cannot un-merge one process from outside: Linux 5.19 can".into())
+                let force = if self.pid.is_none() { "; --force lets it un-merge all in one go" } else { "" };
+                let what = "this kernel cannot un-merge page by page from outside: Linux 5.19 can, with \
+                            CONFIG_CROSS_MEMORY_ATTACH";
+                ("not_offered", format!("{what}{force}"))
             }
         };
         self.end = Some(word);
@@ -223,7 +235,26 @@ impl Report {
         Ok(())
     }
 
-    /// Did every mapping have its turn?
+    /// What to do about what refused.
+    fn refused_text(&self) -> String {
+        let remedies = [
+            (
+                Refusal::Busy,
+                "busy pages are pinned: stop what uses them directly, such as a device, and run this again",
+            ),
+            (
+                Refusal::Denied,
+                "denied is memory that its process may not read itself, or that a security module guards",
+            ),
+            (Refusal::NoMemory, "no_memory is a limit that was met meanwhile: raise it and run this again"),
+        ];
+        let met = remedies.iter().filter(|(refusal, _)| self.refusals.contains_key(refusal.as_str()));
+        let met: Vec<&str> = met.map(|(_, remedy)| *remedy).collect();
+        let force = if self.pid.is_none() { "; --force lets the kernel un-merge them in one go" } else { "" };
+        format!("{} mappings are still merged: {}{force}", self.refused(), met.join("; "))
+    }
+
+    /// Is everything un-merged that was to be?
     pub fn is_finished(&self) -> bool {
         self.end == Some("finished")
     }
@@ -282,6 +313,20 @@ un-merging 2048 mappings takes 4.0 MiB more memory
     }
 
     #[test]
+    fn what_is_still_merged_is_counted_and_explained_and_what_is_gone_is_not() {
+        let mut report = report();
+        report.count_all(5, Refusal::Exited);
+        report.count_all(4, Refusal::Unmerged);
+        assert_eq!(report.refused(), 0);
+        report.count_all(3, Refusal::Denied);
+        report.count_all(2, Refusal::Busy);
+        assert_eq!(report.refused(), 5);
+        let text = report.refused_text();
+        assert!(text.starts_with("5 mappings are still merged: busy pages are pinned"), "{text}");
+        assert!(text.contains("denied is memory") && !text.contains("no_memory"), "{text}");
+    }
+
+    #[test]
     fn each_end_says_what_state_ksm_is_in() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
@@ -297,6 +342,8 @@ un-merging 2048 mappings takes 4.0 MiB more memory
         let done = text("2", &End::Finished, None);
         assert!(done.starts_with("1 of 2048 mappings un-merged, exited 1; "), "{done}");
         assert!(done.contains("run is 2") && done.contains("echo 1 >"), "{done}");
+        let refused = text("0", &End::Refused, None);
+        assert!(refused.contains("the rest is still merged") && refused.contains("--force"), "{refused}");
         let cut = text("0", &End::Interrupted, None);
         assert!(cut.contains("interrupted") && cut.contains("the rest is still merged"), "{cut}");
         assert!(text("0", &End::NoRoom(3), None).contains("node 3 has no room"));

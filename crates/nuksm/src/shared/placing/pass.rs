@@ -27,6 +27,7 @@ pub enum Kind {
 }
 
 /// Does one pass; ends early, with what was done so far, when `stop` says so.
+/// A look that was stopped is an error ([`crate::shared::view::was_stopped`]).
 /// `looked` gets the view, before anything moves, and the CPU time it took.
 pub fn run(
     root: &Root,
@@ -37,7 +38,7 @@ pub fn run(
     looked: impl FnOnce(&View, f64),
 ) -> Result<Report> {
     let meter = Meter::start();
-    let mut view = View::collect(root)?;
+    let mut view = View::collect(root, &|| stop.is_requested())?;
     homes.settle(&mut view.tenants);
     looked(&view, meter.cpu_seconds());
     let shares = shares(&view, rule.policy.into(), &rule.only, &rule.exclude);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the operator asks for: on the command line, or in a file.
 
+use crate::shared::lock::Lock;
 use crate::shared::options::{Rate, Seconds};
 use crate::shared::who::Who;
 use crate::shared::{privilege, view};
@@ -60,6 +61,11 @@ impl Rule {
             }
         }
         privilege::require(root, "placing pages", moving)
+    }
+
+    /// Two that place by different rules would move pages to and fro for ever.
+    pub fn lock(root: &Root) -> Result<Lock> {
+        Lock::take(root, "place.lock", "place")
     }
 }
 

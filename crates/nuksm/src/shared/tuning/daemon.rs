@@ -29,7 +29,7 @@ pub struct Daemon {
     rule: Rule,
     /// `None` in a dry run: then nothing is set.
     original: Option<Original>,
-    /// What is set now; in a dry run, what would be.
+    /// What was set at the last look; in a dry run, what would be.
     current: ScanSettings,
     cost: PageCost,
 }
@@ -37,7 +37,7 @@ pub struct Daemon {
 impl Daemon {
     /// Remembers what is set; changes nothing yet.
     pub fn start(root: &Root, rule: Rule, dry_run: bool) -> Result<Self> {
-        let current = ScanSettings::read(root)?.context("this kernel has no KSM: it needs CONFIG_KSM=y")?;
+        let current = settings(root)?;
         if rule.advisor && current.advisor.is_none() {
             anyhow::bail!("this kernel has no advisor for KSM: Linux 6.8 has");
         }
@@ -65,6 +65,10 @@ impl Daemon {
 
     /// Answers one interval; the change, if there was reason for any.
     fn step(&mut self, before: &Sample, now: &Sample) -> Result<Option<Change>> {
+        if self.original.is_some() {
+            // Somebody else may have set something meanwhile.
+            self.current = settings(&self.root)?;
+        }
         let available =
             Load::read(&self.root)?.available_part().context("no MemAvailable in /proc/meminfo")?;
         let figures = figures(available, before, now);
@@ -117,14 +121,20 @@ impl Daemon {
     }
 }
 
-/// Is it slower, or faster by enough?
+fn settings(root: &Root) -> Result<ScanSettings> {
+    ScanSettings::read(root)?.context("this kernel has no KSM: it needs CONFIG_KSM=y")
+}
+
+/// Is it slower, or faster by enough? Or another limit for the advisor.
 fn is_worth(from: &ScanSettings, to: &ScanSettings) -> bool {
     let speed = |settings: &ScanSettings| match &settings.advisor {
         Some(advisor) if advisor.on => (true, 1.0 / advisor.target_scan_time.max(1) as f64),
         _ => (false, settings.pages_to_scan as f64 / settings.sleep_millisecs.max(1) as f64),
     };
     let ((by_advisor, slower), (wants_advisor, faster)) = (speed(from), speed(to));
-    by_advisor != wants_advisor || faster < slower || faster > slower * WORTH
+    let limit = |settings: &ScanSettings| settings.advisor.as_ref().map(|advisor| advisor.max_cpu);
+    let other_limit = wants_advisor && limit(from) != limit(to);
+    by_advisor != wants_advisor || other_limit || faster < slower || faster > slower * WORTH
 }
 
 /// What happened between two samples.
@@ -225,6 +235,29 @@ mod tests {
         Original::left(&root).unwrap().unwrap().restore(&root).unwrap();
         assert_eq!(file(&root, "advisor_mode"), "scan-time", "and it sets pages_to_scan");
         assert!(Original::left(&root).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_somebody_else_sets_is_set_right_at_the_next_look() {
+        let (_dir, root) = machine(50);
+        let set = |name: &str, value: &str| {
+            fs::write(root.path(format!("sys/kernel/mm/ksm/{name}")), value).unwrap();
+        };
+        let mut daemon = Daemon::start(&root, Rule::default(), false).unwrap();
+        let (before, now) = interval(0);
+        daemon.step(&before, &now).unwrap().unwrap();
+        show_modes(&root);
+        set("pages_to_scan", "777\n");
+        let change = daemon.step(&before, &now).unwrap().unwrap();
+        assert_eq!((change.from.pages_to_scan, file(&root, "pages_to_scan").as_str()), (777, "5005"));
+        daemon.restore().unwrap();
+
+        set("advisor_mode", "none [scan-time]\n");
+        let mut daemon = Daemon::start(&root, Rule { advisor: true, ..Rule::default() }, false).unwrap();
+        daemon.step(&before, &now).unwrap().unwrap();
+        set("advisor_max_cpu", "90\n");
+        daemon.step(&before, &now).unwrap().unwrap();
+        assert_eq!(file(&root, "advisor_max_cpu"), "20");
     }
 
     #[test]

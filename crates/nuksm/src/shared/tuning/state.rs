@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The settings that were found at the start, kept where they outlive us.
 
-use anyhow::{Context, Result, bail};
+use crate::shared::lock::{self, Lock};
+use anyhow::{Context, Result};
 use ksmfs::ScanSettings;
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
-use std::path::PathBuf;
 use sysroot::Root;
 
-/// Gone at the next boot, as the kernel's settings are.
-const PATH: &str = "run/nuksm/tune.json";
+const NAME: &str = "tune.json";
 
 /// The file, locked: one daemon at a time.
 #[derive(Debug)]
 pub struct Original {
-    file: File,
-    path: PathBuf,
+    lock: Lock,
     /// What was set before anything was tuned.
     pub settings: ScanSettings,
 }
@@ -25,10 +21,10 @@ impl Original {
     /// Takes the lock. What a killed daemon left in the file is what was set
     /// before it came; else that is what is set `now`.
     pub fn keep(root: &Root, now: &ScanSettings) -> Result<Self> {
-        let (file, path, left) = lock(root)?;
+        let (lock, left) = lock(root)?;
         // What is there stays as it is: there is no moment at which it is lost.
         let is_new = left.is_none();
-        let mut original = Self { settings: left.unwrap_or_else(|| now.clone()), file, path };
+        let mut original = Self { settings: left.unwrap_or_else(|| now.clone()), lock };
         if is_new {
             original.replace(&serde_json::to_string(&original.settings)?)?;
         }
@@ -37,11 +33,11 @@ impl Original {
 
     /// What a killed daemon left, if one did; takes the lock, too.
     pub fn left(root: &Root) -> Result<Option<Self>> {
-        if !root.path(PATH).exists() {
+        if !root.path(lock::DIR).join(NAME).exists() {
             return Ok(None);
         }
-        let (file, path, left) = lock(root)?;
-        Ok(left.map(|settings| Self { file, path, settings }))
+        let (lock, left) = lock(root)?;
+        Ok(left.map(|settings| Self { lock, settings }))
     }
 
     /// Gives the settings back to the kernel.
@@ -50,30 +46,21 @@ impl Original {
         self.replace("")
     }
 
-    /// The file stays, empty: a lock on a file that is removed would be none.
+    /// The file stays, empty.
     fn replace(&mut self, text: &str) -> Result<()> {
-        let written = self.file.rewind().and_then(|()| self.file.set_len(0));
-        let written = written.and_then(|()| self.file.write_all(text.as_bytes()));
-        written.with_context(|| format!("cannot write {}", self.path.display()))
+        let file = &mut self.lock.file;
+        let written = file.rewind().and_then(|()| file.set_len(0));
+        let written = written.and_then(|()| file.write_all(text.as_bytes()));
+        written.with_context(|| format!("cannot write {}", self.lock.path.display()))
     }
 }
 
 /// The file, locked, and what it says.
-fn lock(root: &Root) -> Result<(File, PathBuf, Option<ScanSettings>)> {
-    let path = root.path(PATH);
-    let cannot = || format!("cannot keep the present settings in {}: run as root", path.display());
-    if let Some(dir) = path.parent() {
-        std::fs::create_dir_all(dir).with_context(cannot)?;
-    }
-    let mut options = OpenOptions::new();
-    let mut file =
-        options.read(true).write(true).create(true).truncate(false).open(&path).with_context(cannot)?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        bail!("another `nuksm tune` (or `nuksm serve` with [tune]) is at work: it holds {}", path.display());
-    }
+fn lock(root: &Root) -> Result<(Lock, Option<ScanSettings>)> {
+    let mut lock = Lock::take(root, NAME, "tune")?;
     let mut text = String::new();
-    file.read_to_string(&mut text).with_context(cannot)?;
-    Ok((file, path, serde_json::from_str(&text).ok()))
+    lock.file.read_to_string(&mut text).with_context(|| format!("cannot read {}", lock.path.display()))?;
+    Ok((lock, serde_json::from_str(&text).ok()))
 }
 
 #[cfg(test)]
