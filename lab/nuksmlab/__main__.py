@@ -94,6 +94,7 @@ def boot(arguments: argparse.Namespace) -> int:
 
 
 def main() -> int:
+    machine.end_machines_when_terminated()
     try:
         return boot(parser().parse_args())
     except (kernels.KernelError, machine.MachineError) as error:

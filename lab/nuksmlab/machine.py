@@ -170,6 +170,11 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def end_machines_when_terminated() -> None:
+    """Else a machine would outlive this process, which only `finally` ends."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 def relay(
     process: subprocess.Popen[bytes], output: Path, seconds: float, quiet: bool
 ) -> None:

@@ -10,7 +10,6 @@ import argparse
 import random
 import sys
 import time
-from pathlib import Path
 
 from nuksmlab import accelerator, kernels, machine, paths
 from nuksmlab.fuzz import journal
@@ -103,6 +102,7 @@ def go_on(campaign: Campaign, seconds: float, seed: int | None) -> bool:
 
 def main() -> int:
     options = parser().parse_args()
+    machine.end_machines_when_terminated()
     try:
         campaign = Campaign(options.kernel, options.nodes)
         passed = go_on(campaign, options.seconds, options.seed)
@@ -113,9 +113,7 @@ def main() -> int:
         print("interrupted; what was run is in the journal")
         passed = True
     finally:
-        print(
-            f"{JOURNAL.relative_to(Path.cwd())}:\n{journal.table(journal.read(JOURNAL))}"
-        )
+        print(f"{JOURNAL}:\n{journal.table(journal.read(JOURNAL))}")
     return 0 if passed else 1
 
 

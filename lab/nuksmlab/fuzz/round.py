@@ -110,6 +110,7 @@ class Round:
         for member in list(self.crowd.alive):
             self.crowd.end(member)
         self.ksm.write_text("placement", "fair")
+        self.ksm.write_text("advisor_mode", "none")
         self.ksm.set_speed(FAST)
         self.ksm.start()
         before = {name: self.ksm.read(name) for name in UNSURE}
