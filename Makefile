@@ -38,11 +38,13 @@ test: setup-test ## run all tests: check, unit, stress, selftests, guest, engine
 	$(MAKE) --no-print-directory -j2 AT_ONCE=2 NODES=4 $(AT_ONCE_TESTS)
 	$(MAKE) --no-print-directory AT_ONCE=2 QUICK=1 paper
 
-check: setup-test ## check format, lints and types
+check: setup-test ## check format, lints, types, and who imports whom
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	build/venv/bin/ruff format --check lab
+	scripts/layers.py
+	build/venv/bin/ruff format --check --config lab/pyproject.toml lab scripts
 	build/venv/bin/ruff check lab
+	build/venv/bin/ruff check --config lab/pyproject.toml scripts
 	cd lab && ../build/venv/bin/mypy
 	shellcheck scripts/*.sh kernel/*.sh packaging/*.sh lab/nuksmlab/paper/*/*.sh .ci/run
 

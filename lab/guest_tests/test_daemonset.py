@@ -114,5 +114,5 @@ def test_each_capability_is_needed(
 ) -> None:
     left = [name for name in CAPABILITIES if name != missing]
     if one_pass(serve(left)):
-        assert "nuksm_tenant_merged_bytes" not in metrics()
+        assert "nuksm_tenant_mappings" not in metrics()
     assert len(tenants) > 1

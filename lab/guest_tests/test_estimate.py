@@ -46,15 +46,15 @@ def test_what_is_foretold_is_what_merging_saves(
 ) -> None:
     foretold = estimate(tenants)["totals"]
     saving = foretold["across_nodes" if across else "within_nodes"]
-    saved = saving["merged_pages"]["value"] + saving["zero_pages"]
+    saved = saving["saved_pages"]["value"] + saving["zero_pages"]
     assert foretold["already_shared_pages"]["value"] < NEAR * saved
     ksm.merge(int(saved * (1 - NEAR)))
     sharing = ksm.read("pages_sharing") + ksm.read("ksm_zero_pages")
     print(f"foretold {saved}, saved {sharing}")
     assert sharing == pytest.approx(saved, rel=NEAR)
     profit = ksm.read("general_profit")
-    print(f"foretold {saving['net_bytes']['value']} bytes net, profit {profit}")
-    assert profit == pytest.approx(saving["net_bytes"]["value"], rel=NEAR)
+    print(f"foretold {saving['net_saved_bytes']['value']} bytes net, profit {profit}")
+    assert profit == pytest.approx(saving["net_saved_bytes"]["value"], rel=NEAR)
 
 
 def test_looking_at_merged_memory_leaves_it_merged(
@@ -70,8 +70,7 @@ def test_looking_at_merged_memory_leaves_it_merged(
         already = after["already_shared_pages"]["value"] + after["zero_already_pages"]
         assert already == pytest.approx(ksm.read("pages_sharing"), rel=NEAR)
         merged = [
-            totals["across_nodes"]["merged_pages"]["value"]
-            for totals in (before, after)
+            totals["across_nodes"]["saved_pages"]["value"] for totals in (before, after)
         ]
         assert merged[1] == pytest.approx(merged[0], rel=NEAR)
     assert all(tenant.bad_pages() == 0 for tenant in tenants)

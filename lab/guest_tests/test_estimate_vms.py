@@ -45,7 +45,7 @@ def test_what_is_foretold_is_what_ksm_saves(
         pids = [word for vm in machines for word in ("--pid", str(vm.pid))]
         totals = program.read_json("estimate", *pids)["totals"]
         saving = totals["across_nodes" if across else "within_nodes"]
-        foretold = saving["merged_pages"]["value"] + saving["zero_pages"]
+        foretold = saving["saved_pages"]["value"] + saving["zero_pages"]
         assert totals["already_shared_pages"]["value"] == 0
         ksm.merge(int(foretold * (1 - NEAR)))
         saved = ksm.read("pages_sharing")
@@ -55,4 +55,4 @@ def test_what_is_foretold_is_what_ksm_saves(
         ksm.write("merge_across_nodes", 1)
     print(f"foretold {foretold}, saved {saved} of {totals['pages']} pages")
     assert saved == pytest.approx(foretold, rel=NEAR)
-    assert profit == pytest.approx(saving["net_bytes"]["value"], rel=NEAR)
+    assert profit == pytest.approx(saving["net_saved_bytes"]["value"], rel=NEAR)

@@ -41,6 +41,13 @@ def test_exit_status_is_the_program_s(status: int) -> None:
     assert program.run("exec", "--", "sh", "-c", f"exit {status}").returncode == status
 
 
+def test_no_variable_keeps_the_program_from_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NUKSM_EXEC_PROBE", "1")
+    assert program.run("exec", "--", "echo", "here").stdout == "here\n"
+
+
 def test_program_that_is_not_there() -> None:
     done = program.run("exec", "--", "no-such-program")
     assert done.returncode != 0

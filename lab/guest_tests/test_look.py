@@ -17,9 +17,9 @@ def test_status_agrees_with_the_kernel(merged: list[Tenant], ksm: Ksm) -> None:
         entry = seen[tenant.pid]
         assert entry["name"] == tenant.spec.name
         assert entry["node"] == tenant.spec.node
-        assert entry["merged_pages"] == tenant.equal_pages
-        assert entry["local_pages"] == local
-        assert entry["remote_pages"] == tenant.equal_pages - local
+        assert entry["merged_mappings"] == tenant.equal_pages
+        assert entry["local_mappings"] == local
+        assert entry["remote_mappings"] == tenant.equal_pages - local
     by_node = {node["node"]: node["merged_pages"] for node in status["nodes"]}
     kernels = merged[0].equal_pages_by_node()
     assert {node: by_node[node] for node in kernels} == kernels

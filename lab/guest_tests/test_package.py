@@ -165,7 +165,7 @@ def test_the_unit_places_other_users_pages_and_serves_metrics(
         DEADLINE,
     )
     tuned(found)
-    assert "nuksm_tenant_merged_bytes{" in metrics()
+    assert "nuksm_tenant_mappings{" in metrics()
     security = json.loads(do("systemd-analyze", "security", "--json=short", UNIT))
     (output / "security.json").write_text(json.dumps(security, indent=1))
     score = do("systemd-analyze", "security", UNIT).splitlines()[-1]

@@ -76,7 +76,7 @@ def test_report_agrees_with_the_kernel(merged: list[Tenant]) -> None:
         seen = report[tenant.pid]
         assert seen["name"] == tenant.spec.name
         assert seen["node"] == tenant.spec.node
-        assert seen["merged_pages"] == tenant.equal_pages
+        assert seen["merged_mappings"] == tenant.equal_pages
         assert (seen["local_before"], seen["local_after"]) == (was, is_)
 
 
@@ -107,16 +107,17 @@ def test_written_pages_stay_where_they_were_written(
     assert_intact(merged)
 
 
-@pytest.mark.parametrize("option", ["--pid", "--exclude"])
+@pytest.mark.parametrize("option", ["--only", "--exclude"])
+@pytest.mark.parametrize("by_name", [False, True])
 def test_pages_of_a_group_can_be_chosen_or_left_alone(
-    start: StartTenant, ksm: Ksm, option: str
+    start: StartTenant, ksm: Ksm, option: str, by_name: bool
 ) -> None:
     named = [start(f"named-{node}", node, seed=1) for node in (0, 1)]
     others = [start(f"other-{node}", node, seed=2) for node in (0, 1)]
     ksm.merge(sum(tenant.equal_pages for tenant in (*named, *others)))
-    spread, left = (named, others) if option == "--pid" else (others, named)
+    spread, left = (named, others) if option == "--only" else (others, named)
     before = places(left)
-    program.place_once("fair", option, str(named[0].pid))
+    program.place_once("fair", option, "named-?" if by_name else str(named[0].pid))
     half = spread[0].equal_pages / 2
     assert local_pages(spread) == pytest.approx([half, half], abs=1)
     assert places(left) == before
@@ -147,3 +148,19 @@ def test_memory_of_a_pass_grows_little(start: StartTenant, ksm: Ksm) -> None:
         ksm.unmerge()
     (few, small), (many, large) = peaks
     assert (large - small) / (many - few) < 200
+
+
+def test_one_at_a_time(merged: list[Tenant]) -> None:
+    with program.start_daemon("fair", ["--interval", "3600"]) as daemon:
+        assert daemon.stdout is not None
+        assert daemon.stdout.readline(), "a pass"
+        before = places(merged)
+        second = program.run("place", "--once", "--policy", "priority")
+        assert second.returncode == 1
+        assert "another `nuksm place`" in second.stderr
+        assert program.run("place", "--dry-run").returncode == 0
+        assert places(merged) == before
+        daemon.terminate()
+        _, errors = daemon.communicate()
+    assert daemon.returncode == 0, errors
+    program.place_once("fair")

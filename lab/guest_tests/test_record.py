@@ -86,7 +86,7 @@ def test_it_records_what_status_shows(
     names = [tenant.spec.name for tenant in merged]
     assert [tenant["name"] for tenant in last["tenants"]] == names
     for tenant, row in zip(last["tenants"], status["tenants"], strict=True):
-        for key in ("pid", "merged_pages", "local_pages", "remote_pages"):
+        for key in ("pid", "merged_mappings", "local_mappings", "remote_mappings"):
             assert tenant[key] == row[key]
     page = tmp_path / "report.html"
     done = program.run("report", str(path), "--output", str(page))

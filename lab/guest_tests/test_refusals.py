@@ -55,7 +55,7 @@ def test_unprivileged_user(
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("place", "--once", "--pid", "4194000"), "4194000"),
+        (("place", "--once", "--only", "4194000"), "4194000"),
         (("place", "--once", "--rate", "fast"), "fast"),
         (("place", "--once", "--rate", "0"), "rate"),
         (("place", "--once", "--policy", "whim"), "whim"),

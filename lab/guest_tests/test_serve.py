@@ -97,7 +97,7 @@ class Daemon:
         return series
 
     def tenants(self) -> set[str]:
-        name = "nuksm_tenant_merged_bytes"
+        name = "nuksm_tenant_mappings"
         return {dict(k[1])["tenant"] for k in self.scrape() if k[0] == name}
 
     def end(self) -> None:
@@ -137,8 +137,8 @@ def test_metrics_agree_with_the_kernel(
             ("remote", tenant.equal_pages - local),
         ):
             labels = {"tenant": tenant.spec.name, "pid": str(tenant.pid)}
-            name = "nuksm_tenant_merged_bytes"
-            assert value(series, name, access=access, **labels) == pages * PAGE
+            name = "nuksm_tenant_mappings"
+            assert value(series, name, access=access, **labels) == pages
 
 
 def test_who_exits_disappears(merged: list[Tenant], serve: Serve) -> None:

@@ -71,6 +71,14 @@ def test_keys_sort_select_open_and_close(
         terminal.wait_for(mark)
     terminal.press("n")
     terminal.wait_for(f"tenant ({len(merged)}) ▼")
+    terminal.press("/vm-1")
+    terminal.wait_for(f"tenant (1/{len(merged)})", "filter: vm-1_")
+    terminal.press(ESCAPE)
+    terminal.wait_for(f"tenant ({len(merged)}) ▼")
+    terminal.press("?")
+    terminal.wait_for("the other way round")
+    terminal.press("?")
+    terminal.wait_for(f"tenant ({len(merged)}) ▼")
     terminal.press(DOWN)
     terminal.wait_for("> vm-1 ")
     terminal.press(ENTER)
@@ -112,7 +120,7 @@ def test_signal_gives_the_terminal_back(
 @pytest.mark.anywhere
 def test_it_follows_the_size_of_the_window(merged: list[Tenant], top: StartTop) -> None:
     terminal = top(60, 20)
-    wide = re.compile(r"saved ▼ +merged +remote")
+    wide = re.compile(r"saved ▼ +mapped +remote")
     assert not wide.search(terminal.wait_for("> vm-"))
     terminal.resize(120, 40)
     text = terminal.wait(lambda text: bool(wide.search(text)))

@@ -78,7 +78,7 @@ def test_merging_that_pays_is_given_more_time(tuned: Ksm, start: StartTenant) ->
         assert daemon.stdout is not None
         changes = (json.loads(line) for line in daemon.stdout)
         change = next(change for change in changes if change["demand_by_profit"] > 0)
-        assert change["merged_pages"] > 0
+        assert change["saved_pages"] > 0
         assert change["to"]["pages_to_scan"] > 64
         daemon.terminate()
         daemon.communicate()
@@ -100,6 +100,19 @@ def test_a_killed_daemon_leaves_the_way_back(tuned: Ksm) -> None:
         daemon.terminate()
         daemon.communicate()
     assert settings(tuned) == before
+
+
+def test_what_somebody_else_sets_does_not_stay(tuned: Ksm) -> None:
+    tuned.start()
+    with tune(*AMPLE) as daemon:
+        first_change(daemon)
+        slow = tuned.read("pages_to_scan")
+        tuned.write("pages_to_scan", 777)
+        change = first_change(daemon)
+        assert change["from"]["pages_to_scan"] == 777
+        assert tuned.read("pages_to_scan") == slow
+        daemon.terminate()
+        daemon.communicate()
 
 
 def test_a_dry_run_changes_nothing(tuned: Ksm) -> None:

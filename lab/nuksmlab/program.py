@@ -15,7 +15,7 @@ class PlacedTenant(TypedDict):
     name: str
     node: int
     nice: int
-    merged_pages: int
+    merged_mappings: int
     local_before: int
     local_after: int
 
@@ -24,7 +24,7 @@ class Pass(TypedDict):
     """What `nuksm place --json` says of one pass."""
 
     policy: str
-    mappings_seen: int
+    pages_looked_at: int
     merged_pages: int
     planned: int
     moved: int
@@ -42,9 +42,9 @@ class StatusTenant(TypedDict):
     name: str
     node: int
     nice: int
-    merged_pages: int
-    local_pages: int
-    remote_pages: int
+    merged_mappings: int
+    local_mappings: int
+    remote_mappings: int
 
 
 class Status(TypedDict):

@@ -51,7 +51,7 @@ def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def saving(report: Any) -> tuple[int, int]:
     totals = report["totals"]
-    saved = totals["across_nodes"]["merged_pages"]["value"]
+    saved = totals["across_nodes"]["saved_pages"]["value"]
     return totals["pages"] - totals["zero_pages"], saved
 
 

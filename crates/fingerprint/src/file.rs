@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Pages in files: raw memory images, and the `PT_LOAD` segments of ELF cores.
 
-use crate::{BATCH, Error, Page, Result, page, page_bytes};
+use crate::page::{BATCH, Page, page, page_bytes};
+use crate::{Error, Result};
 use elf::ElfStream;
 use elf::abi::{ET_CORE, PT_LOAD};
 use elf::endian::AnyEndian;

@@ -5,117 +5,14 @@
 //! 4 TiB, two different ones have the same fingerprint with a probability of
 //! 3 %: nothing to merge by, but far below what matters when pages are counted.
 
+mod error;
 mod file;
+mod page;
 mod process;
 mod table;
 
+pub use error::{Error, Result};
 pub use file::MemoryFile;
+pub use page::{Page, fingerprint};
 pub use process::Process;
 pub use table::{Label, TableReader, TableWriter};
-
-use pagemap::page_size;
-use std::path::PathBuf;
-use twox_hash::XxHash3_64;
-
-/// Pages read at once: 2 MiB on x86-64, which fits into the second-level cache
-/// of many processors and makes system calls rare.
-const BATCH: usize = 512;
-
-/// A page that was looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Page {
-    /// Its address in the process, the guest or the image.
-    pub address: u64,
-    /// Of its content.
-    pub fingerprint: u64,
-    /// All bytes are zero.
-    pub is_zero: bool,
-    /// The page frame, when several places map it and this user may see it.
-    pub shared_frame: Option<u64>,
-}
-
-/// Why memory cannot be looked at.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The process has ended, or never was.
-    #[error("there is no process {0}")]
-    NoProcess(u32),
-    /// The kernel refuses.
-    #[error("this user may not look into process {0}: run as root (CAP_SYS_PTRACE is needed)")]
-    NotAllowed(u32),
-    /// A file of /proc cannot be read or understood.
-    #[error(transparent)]
-    Proc(#[from] sysroot::Error),
-    /// The file cannot be read.
-    #[error("cannot read {path}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The kernel's answer.
-        source: std::io::Error,
-    },
-    /// The file cannot be written.
-    #[error("cannot write {path}")]
-    Unwritable {
-        /// The file.
-        path: PathBuf,
-        /// What the writer or the kernel says.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// The file holds something else.
-    #[error("{path}: {problem}")]
-    WrongContent {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and what to do.
-        problem: String,
-    },
-}
-
-/// Result of this crate.
-pub type Result<T> = std::result::Result<T, Error>;
-
-/// The fingerprint of any bytes.
-#[must_use]
-pub fn fingerprint(bytes: &[u8]) -> u64 {
-    XxHash3_64::oneshot(bytes)
-}
-
-/// The page at `address` with the content `bytes`.
-fn page(address: u64, bytes: &[u8]) -> Page {
-    Page { address, fingerprint: fingerprint(bytes), is_zero: is_zero(bytes), shared_frame: None }
-}
-
-/// Ends at the first piece that is not zero; that is the first one, mostly.
-fn is_zero(bytes: &[u8]) -> bool {
-    bytes.chunks(64).all(|piece| piece.iter().fold(0, |all, byte| all | byte) == 0)
-}
-
-/// Bytes of a page, as an index.
-fn page_bytes() -> usize {
-    // A page always fits into the address space.
-    usize::try_from(page_size()).unwrap_or(usize::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_byte_anywhere_makes_another_page() {
-        let zero = vec![0; page_bytes()];
-        assert!(page(0, &zero).is_zero);
-        for place in [0, 1, 63, 64, 2047, page_bytes() - 1] {
-            let mut other = zero.clone();
-            other[place] = 1;
-            let other = page(0, &other);
-            assert!(!other.is_zero && other.fingerprint != fingerprint(&zero), "byte {place}");
-        }
-    }
-
-    #[test]
-    fn fingerprints_mean_the_same_on_every_machine() {
-        // XXH3 of nothing with seed 0, as its specification has it.
-        assert_eq!(fingerprint(b""), 0x2d06_8005_38d3_94c2);
-    }
-}

@@ -5,15 +5,13 @@
 //! less, but it pins pages, and the kernel gives whoever pins a shared page a
 //! copy of its own first: reading would un-merge what is merged.
 
-use crate::{BATCH, Error, Page, Result, page, page_bytes};
+use crate::page::{BATCH, Page, page, page_bytes};
+use crate::{Error, Result};
 use pagemap::{Area, Entry, Pagemap, anonymous_areas, page_size};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use sysroot::Root;
-
-/// Entries of pagemap that are looked at before their pages are read.
-const LOOK_AHEAD: u64 = 4096;
 
 /// A process that is being read.
 #[derive(Debug)]
@@ -93,17 +91,9 @@ impl Process {
                 None => return Ok(false),
             }
         }
-        let end = self.area.end.min(self.area.start + LOOK_AHEAD * page_size());
-        let window = Area { start: self.area.start, end };
-        let pending = &mut self.pending;
-        let visit = |address, entry: Entry| {
-            if entry.is_anonymous() {
-                pending.push((address, entry));
-            }
-        };
-        self.pagemap.walk(window, visit).map_err(|error| explain(self.pid, error))?;
+        let visit = |address, entry| self.pending.push((address, entry));
+        self.pagemap.step(&mut self.area, visit).map_err(|error| explain(self.pid, error))?;
         self.pending.reverse();
-        self.area.start = end;
         Ok(true)
     }
 
@@ -152,8 +142,9 @@ fn explain(pid: u32, error: pagemap::Error) -> Error {
     match error {
         pagemap::Error::File(error) if error.is_permission() => Error::NotAllowed(pid),
         pagemap::Error::File(error) => Error::Proc(error),
-        // Only a scan for merged pages needs frames; nothing here asks for one.
-        pagemap::Error::HiddenFrames => Error::NotAllowed(pid),
+        // Only a scan for merged pages needs frames or can be stopped; nothing
+        // here asks for one.
+        pagemap::Error::HiddenFrames | pagemap::Error::Stopped => Error::NotAllowed(pid),
     }
 }
 

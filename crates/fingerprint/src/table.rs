@@ -15,9 +15,10 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tempfile::NamedTempFile;
 
 const SCHEMA: &str = "message pages {
     REQUIRED BYTE_ARRAY tenant (UTF8);
@@ -48,18 +49,20 @@ pub struct Label {
 /// A file that is being written; it gets its name when it is complete.
 pub struct TableWriter {
     path: PathBuf,
-    partial: PathBuf,
-    writer: Option<SerializedFileWriter<File>>,
+    /// Readable by its owner only: fingerprints tell who holds what. Under a name
+    /// that nobody can foresee; removed unless it gets its own.
+    partial: NamedTempFile,
+    writer: SerializedFileWriter<File>,
     label: Label,
     pages: Vec<Page>,
 }
 
 impl TableWriter {
-    /// Creates `path` (and meanwhile `path.partial`).
+    /// Creates `path`, when it is complete; what is there until then stays so long.
     pub fn create(path: &Path) -> Result<Self> {
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".partial");
-        let partial = PathBuf::from(partial);
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let partial = NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))
+            .map_err(|error| unwritable(path, error.into()))?;
         let properties = WriterProperties::builder()
             .set_statistics_enabled(EnabledStatistics::None)
             // Fingerprints repeat too seldom, and addresses never.
@@ -69,16 +72,10 @@ impl TableWriter {
             .build();
         let start = || {
             let schema = Arc::new(parse_message_type(SCHEMA)?);
-            SerializedFileWriter::new(File::create(&partial)?, schema, Arc::new(properties))
+            SerializedFileWriter::new(partial.reopen()?, schema, Arc::new(properties))
         };
         let writer = start().map_err(|error| unwritable(path, error))?;
-        Ok(Self {
-            path: path.to_owned(),
-            partial,
-            writer: Some(writer),
-            label: Label::default(),
-            pages: Vec::new(),
-        })
+        Ok(Self { path: path.to_owned(), partial, writer, label: Label::default(), pages: Vec::new() })
     }
 
     /// From now on pages are those of `label`.
@@ -97,26 +94,20 @@ impl TableWriter {
     /// Writes what is left, and gives the file its name.
     pub fn finish(mut self) -> Result<()> {
         self.write_group()?;
-        if let Some(writer) = self.writer.take() {
-            writer.close().map_err(|error| unwritable(&self.path, error))?;
-        }
-        fs::rename(&self.partial, &self.path).map_err(|error| unwritable(&self.path, error.into()))
+        let Self { path, partial, writer, .. } = self;
+        writer.close().map_err(|error| unwritable(&path, error))?;
+        // Takes the place of whatever has that name, a link too.
+        partial.persist(&path).map_err(|error| unwritable(&path, error.error.into()))?;
+        Ok(())
     }
 
     fn write_group(&mut self) -> Result<()> {
-        if let Some(writer) = self.writer.as_mut().filter(|_| !self.pages.is_empty()) {
-            write_group(writer, &self.label, &self.pages).map_err(|error| unwritable(&self.path, error))?;
+        if !self.pages.is_empty() {
+            let written = write_group(&mut self.writer, &self.label, &self.pages);
+            written.map_err(|error| unwritable(&self.path, error))?;
             self.pages.clear();
         }
         Ok(())
-    }
-}
-
-impl Drop for TableWriter {
-    fn drop(&mut self) {
-        // There after an error or an interruption only; then it is of no use,
-        // and when it cannot be removed there is nobody to be told.
-        let _ = fs::remove_file(&self.partial);
     }
 }
 
@@ -323,6 +314,8 @@ fn required<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
 
     fn label(tenant: &str, node: Option<u32>) -> Label {
         Label { tenant: tenant.into(), source: format!("pid of {tenant}"), node, nice: -5 }
@@ -359,6 +352,23 @@ mod tests {
         let names: Vec<_> =
             fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["pages.parquet"]);
+    }
+
+    #[test]
+    fn nobody_else_reads_it_and_no_link_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, victim) = (dir.path().join("pages.parquet"), dir.path().join("victim"));
+        fs::write(&victim, "as it was").unwrap();
+        for name in ["pages.parquet", "pages.parquet.partial"] {
+            symlink(&victim, dir.path().join(name)).unwrap();
+        }
+        let mut writer = TableWriter::create(&path).unwrap();
+        writer.add(&[page(1)]).unwrap();
+        writer.finish().unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "as it was");
+        let file = fs::symlink_metadata(&path).unwrap();
+        assert!(file.is_file(), "{file:?}");
+        assert_eq!(file.mode() & 0o777, 0o600);
     }
 
     #[test]

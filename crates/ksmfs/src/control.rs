@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What KSM can be told.
 
-use crate::DIR;
 use std::fmt::Display;
 use sysroot::{Result, Root};
+
+/// Where KSM has its files.
+pub const DIR: &str = "sys/kernel/mm/ksm";
 
 /// A file in which KSM takes orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

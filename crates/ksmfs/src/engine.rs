@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the engine (a kernel with `CONFIG_NUKSM`) adds to KSM's files.
 
-use crate::DIR;
+use crate::control::DIR;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::str::FromStr;

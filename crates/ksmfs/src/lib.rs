@@ -8,15 +8,16 @@
 mod control;
 mod engine;
 mod scan;
+#[cfg(test)]
+mod testing;
 
 pub use control::Control;
 pub use engine::{Choice, Engine, PagesByNode, Setting};
 pub use scan::{Advisor, ScanSettings};
 
+use control::DIR;
 use serde::{Deserialize, Serialize};
 use sysroot::{Result, Root};
-
-const DIR: &str = "sys/kernel/mm/ksm";
 
 /// Settings and counters of KSM, named as their files in sysfs are.
 ///
@@ -129,24 +130,6 @@ impl ProcessKsm {
             }
         }
         Ok(stat)
-    }
-}
-
-#[cfg(test)]
-mod testing {
-    use super::DIR;
-    use std::fs;
-    use sysroot::Root;
-
-    /// A tree with these files of KSM, and nothing else.
-    pub fn root(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join(DIR)).unwrap();
-        for (name, text) in files {
-            fs::write(dir.path().join(DIR).join(name), text).unwrap();
-        }
-        let root = Root::at(dir.path());
-        (dir, root)
     }
 }
 

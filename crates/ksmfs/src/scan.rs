@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How fast ksmd scans: by fixed numbers, or by the kernel's advisor.
 
-use crate::{Choice, Control, DIR};
+use crate::control::DIR;
+use crate::{Choice, Control};
 use serde::{Deserialize, Serialize};
 use sysroot::{Result, Root};
 

@@ -12,11 +12,13 @@
 
 mod balance;
 mod counts;
+mod ways;
+
+pub use counts::Room;
 
 use crate::NodeShare;
 use balance::{Set, balance};
 use counts::{Counts, has_room};
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A merged page: where it is and who shares it.
@@ -60,9 +62,6 @@ pub struct Plan {
     /// Pages that stay because no node they should go to has room.
     pub no_room: u64,
 }
-
-/// Pages that each node can still take; a node that is not named takes none.
-pub type Room = BTreeMap<u32, u64>;
 
 /// Plans the placement of `pages`; `sets[page.set]` are the shares of its
 /// sharers' nodes ([`crate::node_shares`]).

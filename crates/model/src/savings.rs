@@ -7,14 +7,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Savings {
     /// Freed by merging: one page per further place that uses a merged page.
-    pub merged_bytes: u64,
+    #[serde(alias = "merged_bytes")]
+    pub saved_bytes: u64,
     /// Freed by mapping the kernel's zero page instead of pages of zeroes.
-    pub zero_page_bytes: u64,
+    #[serde(alias = "zero_page_bytes")]
+    pub zero_page_saved_bytes: u64,
     /// Used by KSM for its own records; `None` when this kernel does not say.
     pub metadata_bytes: Option<u64>,
     /// What is left of the first two after the third; negative when KSM costs
     /// more than it saves.
-    pub net_bytes: Option<i64>,
+    #[serde(alias = "net_bytes")]
+    pub net_saved_bytes: Option<i64>,
 }
 
 impl Savings {
@@ -26,13 +29,13 @@ impl Savings {
     /// are the copies that stay.)
     #[must_use]
     pub fn new(pages_sharing: u64, zero_pages: u64, general_profit: Option<i64>, page_size: u64) -> Self {
-        let merged_bytes = pages_sharing * page_size;
-        let zero_page_bytes = zero_pages * page_size;
-        let saved = i64::try_from(merged_bytes + zero_page_bytes).unwrap_or(i64::MAX);
+        let saved_bytes = pages_sharing * page_size;
+        let zero_page_saved_bytes = zero_pages * page_size;
+        let saved = i64::try_from(saved_bytes + zero_page_saved_bytes).unwrap_or(i64::MAX);
         // The counters are read one after the other while ksmd runs, so the
         // difference may come out negative for a moment.
         let metadata_bytes = general_profit.map(|profit| u64::try_from(saved - profit).unwrap_or(0));
-        Self { merged_bytes, zero_page_bytes, metadata_bytes, net_bytes: general_profit }
+        Self { saved_bytes, zero_page_saved_bytes, metadata_bytes, net_saved_bytes: general_profit }
     }
 }
 
@@ -53,15 +56,15 @@ mod tests {
     fn metadata_is_subtracted_and_zero_pages_stand_apart() {
         // 10 pages and 2 zero pages saved, 24 records of 64 bytes.
         let savings = Savings::new(10, 2, Some(12 * 4096 - 24 * 64), 4096);
-        assert_eq!((savings.merged_bytes, savings.zero_page_bytes), (40_960, 8_192));
-        assert_eq!((savings.metadata_bytes, savings.net_bytes), (Some(1_536), Some(47_616)));
+        assert_eq!((savings.saved_bytes, savings.zero_page_saved_bytes), (40_960, 8_192));
+        assert_eq!((savings.metadata_bytes, savings.net_saved_bytes), (Some(1_536), Some(47_616)));
     }
 
     #[test]
     fn a_loss_shows_and_the_unknown_stays_unknown() {
-        assert_eq!(Savings::new(0, 0, Some(-640), 4096).net_bytes, Some(-640));
+        assert_eq!(Savings::new(0, 0, Some(-640), 4096).net_saved_bytes, Some(-640));
         let old_kernel = Savings::new(5, 0, None, 4096);
-        assert_eq!((old_kernel.metadata_bytes, old_kernel.net_bytes), (None, None));
+        assert_eq!((old_kernel.metadata_bytes, old_kernel.net_saved_bytes), (None, None));
     }
 
     #[test]

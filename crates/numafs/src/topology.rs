@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Nodes: `/sys/devices/system/node` and `/proc/zoneinfo`.
 
-use crate::CpuList;
+use crate::{CpuList, Memory};
 use sysroot::{Result, Root};
 
 const DIR: &str = "sys/devices/system/node";
@@ -113,14 +113,9 @@ impl Topology {
 fn read_meminfo(root: &Root, id: u32) -> Result<(u64, u64)> {
     let path = format!("{DIR}/node{id}/meminfo");
     let text = root.text(&path)?.unwrap_or_default();
-    let kib = |key: &str| -> Result<u64> {
-        let Some(line) = text.lines().find(|line| line.contains(key)) else {
-            return Err(root.malformed(&path, "MemTotal: and MemFree: in kB", &text));
-        };
-        let number = line.split_whitespace().rev().nth(1).and_then(|word| word.parse().ok());
-        number.ok_or_else(|| root.malformed(&path, "MemTotal: and MemFree: in kB", line))
-    };
-    Ok((kib("MemTotal:")? * 1024, kib("MemFree:")? * 1024))
+    let memory = Memory::parse(&text);
+    let known = memory.total_bytes.zip(memory.free_bytes);
+    known.ok_or_else(|| root.malformed(&path, "MemTotal: and MemFree: in kB", &text))
 }
 
 /// What a zone has free, and what of that is not for programs to take.

@@ -14,11 +14,12 @@ pub struct Area {
 }
 
 /// The areas of process `pid` that are marked mergeable and in which the
-/// kernel counts KSM pages (kernels before 6.7 do not count: all of them).
+/// kernel counts KSM pages (kernels before 6.7 do not count those: in which there
+/// are anonymous pages at all).
 ///
 /// `None` when the process has ended.
 pub fn mergeable_areas(root: &Root, pid: u32) -> Result<Option<Vec<Area>>> {
-    areas_that(root, pid, |area| area.has_ksm_pages && area.has_flag("mg"))
+    areas_that(root, pid, |area| area.has_ksm_pages && area.has_anonymous_pages && area.has_flag("mg"))
 }
 
 /// Flags of areas that KSM never merges, marked or not: shared, device memory,
@@ -122,9 +123,16 @@ KSM:                   4 kB
 VmFlags: rd wr
 7f00-8f00 rw-p 00000000 00:00 0
 VmFlags: rd mg wr
+8f00-ffff8f00 rw-p 00000000 00:00 0
+Anonymous:             0 kB
+VmFlags: rd mg wr
 ";
         let expected = [Area { start: 0x1000, end: 0x3000 }, Area { start: 0x7f00, end: 0x8f00 }];
-        assert_eq!(areas(smaps).unwrap().unwrap(), expected, "the last is an older kernel's: no KSM line");
+        assert_eq!(
+            areas(smaps).unwrap().unwrap(),
+            expected,
+            "the last two are an older kernel's: no KSM line"
+        );
     }
 
     #[test]

@@ -48,14 +48,21 @@ pub struct Scan {
     /// Ascending by page frame, then tenant, then address; every frame has
     /// two mappings at least.
     pub mappings: Vec<Mapping>,
-    /// Pages of mergeable areas that were looked at.
+    /// Pages of mergeable areas that were there and looked at.
     pub looked_at: u64,
 }
+
+/// Frames between two questions whether to stop: a read of kpageflags each, at
+/// the most.
+const FRAMES: u64 = 4096;
 
 impl Scan {
     /// Looks through the mergeable areas of the processes `pids`; a process's
     /// place in that list is its tenant number. One that ended is passed over.
-    pub fn run(root: &Root, flags: &mut KpageFlags, pids: &[u32]) -> Result<Self> {
+    ///
+    /// `stop` is asked again and again, at least ten times a second; once it says
+    /// true, the answer is [`Error::Stopped`].
+    pub fn run(root: &Root, flags: &mut KpageFlags, pids: &[u32], stop: &dyn Fn() -> bool) -> Result<Self> {
         let mut scan = Self::default();
         for (tenant, &pid) in (0_u32..).zip(pids) {
             let Some(areas) = mergeable_areas(root, pid)? else {
@@ -66,7 +73,8 @@ impl Scan {
             };
             for area in areas {
                 let mut hidden = false;
-                scan.looked_at += pagemap.walk(area, |addr, entry| {
+                pagemap.walk(area, stop, |addr, entry| {
+                    scan.looked_at += 1;
                     if entry.is_shared_anonymous() {
                         hidden |= entry.pfn() == 0;
                         scan.mappings.push(Mapping::new(entry.pfn(), tenant, addr));
@@ -80,15 +88,18 @@ impl Scan {
         // They come by tenant and address, and the sort is stable. By radix: a
         // few sweeps, where comparing would take most of a pass's user time.
         radsort::sort_by_key(&mut scan.mappings, |mapping| mapping.pfn);
-        scan.keep_merged(flags)?;
+        scan.keep_merged(flags, stop)?;
         Ok(scan)
     }
 
     /// Drops frames that are not merged pages or have one known mapping only.
-    fn keep_merged(&mut self, flags: &mut KpageFlags) -> Result<()> {
-        let mut kept = 0;
-        let mut next = 0;
+    fn keep_merged(&mut self, flags: &mut KpageFlags, stop: &dyn Fn() -> bool) -> Result<()> {
+        let (mut kept, mut next, mut frames) = (0, 0, 0_u64);
         while next < self.mappings.len() {
+            if frames % FRAMES == 0 && stop() {
+                return Err(Error::Stopped);
+            }
+            frames += 1;
             let pfn = self.mappings[next].pfn;
             let end = next + self.mappings[next..].iter().take_while(|mapping| mapping.pfn == pfn).count();
             if end - next > 1 && flags.may_be_merged(pfn)? {
@@ -154,17 +165,29 @@ mod tests {
             [[PRESENT | 1, PRESENT | EXCLUSIVE | 2, PRESENT | 3], [PRESENT | 3, 0, PRESENT | 1]],
         );
         let mut flags = KpageFlags::for_tests(&root, false);
-        let scan = Scan::run(&root, &mut flags, &[7, 8, 9]).unwrap();
+        let scan = Scan::run(&root, &mut flags, &[7, 8, 9], &|| false).unwrap();
         let page = page_size();
-        assert_eq!(scan.looked_at, 6, "process 9 has ended");
+        assert_eq!(scan.looked_at, 5, "one is not there, and process 9 has ended");
         assert_eq!(scan.mappings, [Mapping::new(1, 0, 16 * page), Mapping::new(1, 1, 18 * page)]);
         assert_eq!(scan.pages().count(), 1);
+    }
+
+    #[test]
+    fn a_look_that_is_stopped_says_so() {
+        let (_dir, root) = machine(&[0; 4], [[PRESENT | 1; 3]; 2]);
+        let mut flags = KpageFlags::for_tests(&root, false);
+        for times in 0..3 {
+            // In the first process, in the second, and before the flags are read.
+            let asked = std::cell::Cell::new(0);
+            let stop = || asked.replace(asked.get() + 1) == times;
+            assert!(matches!(Scan::run(&root, &mut flags, &[7, 8], &stop), Err(Error::Stopped)));
+        }
     }
 
     #[test]
     fn hidden_frames_are_not_taken_for_frame_zero() {
         let (_dir, root) = machine(&[0], [[PRESENT; 3]; 2]);
         let mut flags = KpageFlags::for_tests(&root, false);
-        assert!(matches!(Scan::run(&root, &mut flags, &[7, 8]), Err(Error::HiddenFrames)));
+        assert!(matches!(Scan::run(&root, &mut flags, &[7, 8], &|| false), Err(Error::HiddenFrames)));
     }
 }

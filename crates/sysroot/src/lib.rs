@@ -158,6 +158,21 @@ pub fn is_absent(error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
 }
 
+/// Text that somebody else chose, such as a process its name, fit for a terminal,
+/// a table or a picture: what would steer those is shown as U+FFFD instead.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    // What turns the direction of writing, and what no XML may hold.
+    let turns =
+        |char| matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_good = |char: char| {
+        !char.is_control()
+            && !turns(char)
+            && !matches!(char, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}')
+    };
+    text.chars().map(|char| if is_good(char) { char } else { char::REPLACEMENT_CHARACTER }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,6 +217,15 @@ mod tests {
         };
         assert_eq!((answer(eacces).is_permission(), answer(eacces).is_busy()), (true, false));
         assert_eq!((answer(ebusy).is_permission(), answer(ebusy).is_busy()), (false, true));
+    }
+
+    #[test]
+    fn what_steers_a_terminal_is_shown_and_not_obeyed() {
+        assert_eq!(
+            printable("\u{1b}[2Jdb\n\u{7f}\u{9b}31m\u{202e}"),
+            "\u{fffd}[2Jdb\u{fffd}\u{fffd}\u{fffd}31m\u{fffd}"
+        );
+        assert_eq!(printable("Größe 数据 🐘"), "Größe 数据 🐘");
     }
 
     #[test]

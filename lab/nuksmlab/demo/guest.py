@@ -44,8 +44,8 @@ def see(tenants: Sequence[Tenant], status: program.Status) -> list[SeenTenant]:
             "name": tenant.spec.name,
             "node": by_pid[tenant.pid]["node"],
             "nice": by_pid[tenant.pid]["nice"],
-            "merged_pages": by_pid[tenant.pid]["merged_pages"],
-            "local_pages": by_pid[tenant.pid]["local_pages"],
+            "merged_pages": by_pid[tenant.pid]["merged_mappings"],
+            "local_pages": by_pid[tenant.pid]["local_mappings"],
             "kernel_local_pages": tenant.equal_pages_by_node().get(tenant.spec.node, 0),
         }
         for tenant in tenants

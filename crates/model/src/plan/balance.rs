@@ -3,52 +3,65 @@
 //! stretches do not add up within their set, nor those of sets over all.
 
 use super::counts::{Counts, ONE};
+use super::ways::Ways;
 use crate::NodeShare;
 use std::collections::BTreeMap;
 
 /// A sharing set and its stretches of memory.
 pub struct Set<'a> {
     stretches: Vec<&'a mut Counts>,
-    /// What the stretches add up to.
+    /// What the stretches add up to: each node's share, rounded down or up.
     total: Counts,
-    /// Is that each node's share, rounded down or up? With three nodes or more,
-    /// the stretches may not allow it.
-    fits: bool,
 }
 
 impl<'a> Set<'a> {
     /// The stretches' shares are rounded already; some are rounded the other
     /// way until the set's fit.
+    ///
+    /// They always can be: the shares themselves fit without any rounding, and
+    /// where parts of pages fit, so do whole ones (a flow has integral
+    /// solutions). What one node has too many of goes to one that lacks them
+    /// over others, if no stretch can hand it over at once; as many pages at a
+    /// time as each step of the way allows, so that the number of ways depends
+    /// on the nodes and not on the stretches.
     pub fn new(stretches: Vec<&'a mut Counts>, shares: &[NodeShare]) -> Self {
         let mut total = Counts::default();
         for stretch in &stretches {
             stretch.quotas().for_each(|(node, pages)| total.add(node, pages));
         }
         total.round_down(shares);
-        let mut set = Self { stretches, total, fits: false };
-        while pairs(&set.total.nodes()).any(|(from, to)| {
-            let pages = set.total.misplaced(from, to);
-            set.hand_over(from, to, pages) > 0
-        }) {}
-        set.fits = set.total.round_to_present();
+        let mut set = Self { stretches, total };
+        while let Some((way, pages)) = set.misplaced() {
+            for step in way.windows(2) {
+                set.hand_over(step[0], step[1], pages);
+            }
+        }
+        set.total.round_to_present();
         set
     }
 
-    /// Has `to` up to so many pages that `from` has by rounding; how many.
-    fn hand_over(&mut self, from: u32, to: u32, pages: usize) -> usize {
-        if pages == 0 {
-            return 0;
+    /// A way between nodes that brings the total nearer to the set's shares, and
+    /// how many pages can go along it.
+    fn misplaced(&self) -> Option<(Vec<u32>, usize)> {
+        if self.total.fits() {
+            return None;
         }
+        let mut ways = Ways::default();
+        self.stretches.iter().for_each(|stretch| ways.add(stretch.hand_overs()));
+        let above_most = ways.shortest(&self.total.above_most(), &self.total.below_most());
+        above_most.or_else(|| ways.shortest(&self.total.above_least(), &self.total.below_least()))
+    }
+
+    /// Has `to` so many pages that `from` has by rounding.
+    fn hand_over(&mut self, from: u32, to: u32, pages: usize) {
         let able = self.stretches.iter_mut().filter(|stretch| stretch.can_hand_over(from, to));
         let done = evenly(able.collect(), pages, |stretch| stretch.hand_over(from, to));
         self.total.shift(from, to, done);
-        done
     }
 
     /// May `to` have the page that `from` has because its share was rounded up?
     fn can_hand_over(&self, from: u32, to: u32) -> bool {
-        self.fits
-            && self.total.can_hand_over(from, to)
+        self.total.can_hand_over(from, to)
             && self.stretches.iter().any(|stretch| stretch.can_hand_over(from, to))
     }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How many of some pages are on each node, and how many should be.
 
-use super::Room;
 use crate::NodeShare;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Pages that each node can still take; a node that is not named takes none.
+pub type Room = BTreeMap<u32, u64>;
 
 /// One page, in the unit in which parts of pages are added up.
 pub const ONE: i128 = 1 << 32;
@@ -55,10 +58,6 @@ impl Counts {
         self.on(node).count += pages;
     }
 
-    pub fn nodes(&self) -> Vec<u32> {
-        self.nodes.iter().map(|entry| entry.node).collect()
-    }
-
     /// Each node and the pages it should have.
     pub fn quotas(&self) -> impl Iterator<Item = (u32, u32)> {
         self.nodes.iter().map(|entry| (entry.node, entry.quota))
@@ -105,6 +104,8 @@ impl Counts {
 
     /// May the page rounded up on `from` be had by `to` instead?
     pub fn can_hand_over(&self, from: u32, to: u32) -> bool {
+        #[cfg(test)]
+        LOOKS.with(|looks| looks.set(looks.get() + 1));
         let rounding = |node| {
             let entry = self.nodes.iter().find(|entry| entry.node == node);
             entry.map_or(Rounding::Exact, |entry| entry.rounding)
@@ -117,16 +118,46 @@ impl Counts {
         self.on(to).turn();
     }
 
-    /// Of shares that are rounded down: the pages that `from` has above them and
-    /// `to` lacks, not counting those that rounding up explains.
-    pub fn misplaced(&self, from: u32, to: u32) -> usize {
-        let find = |node| self.nodes.iter().find(|entry| entry.node == node);
-        let (Some(from), Some(to)) = (find(from), find(to)) else {
-            return 0;
-        };
-        let over = from.count.saturating_sub(from.most()).min(to.most().saturating_sub(to.count));
-        let under = from.count.saturating_sub(from.quota).min(to.quota.saturating_sub(to.count));
-        over.max(under) as usize
+    /// Each two nodes of which the second may have a page of the first.
+    pub fn hand_overs(&self) -> impl Iterator<Item = (u32, u32)> {
+        #[cfg(test)]
+        LOOKS.with(|looks| looks.set(looks.get() + 1));
+        let rounded_up = self.nodes.iter().filter(|entry| matches!(entry.rounding, Rounding::Up(_)));
+        rounded_up.flat_map(|from| {
+            let rounded_down = self.nodes.iter().filter(|entry| matches!(entry.rounding, Rounding::Down(_)));
+            rounded_down.map(|to| (from.node, to.node))
+        })
+    }
+
+    /// Of shares that are rounded down: has each node its share, rounded down or
+    /// up?
+    pub fn fits(&self) -> bool {
+        self.nodes.iter().all(|entry| (entry.quota..=entry.most()).contains(&entry.count))
+    }
+
+    /// Nodes with more pages than their share rounded up, and how many more.
+    pub fn above_most(&self) -> BTreeMap<u32, u32> {
+        self.nodes_with(|entry| entry.count.saturating_sub(entry.most()))
+    }
+
+    /// Nodes with fewer pages than their share rounded up, and how many fewer.
+    pub fn below_most(&self) -> BTreeMap<u32, u32> {
+        self.nodes_with(|entry| entry.most().saturating_sub(entry.count))
+    }
+
+    /// Nodes with more pages than their share rounded down, and how many more.
+    pub fn above_least(&self) -> BTreeMap<u32, u32> {
+        self.nodes_with(|entry| entry.count.saturating_sub(entry.quota))
+    }
+
+    /// Nodes with fewer pages than their share rounded down, and how many fewer.
+    pub fn below_least(&self) -> BTreeMap<u32, u32> {
+        self.nodes_with(|entry| entry.quota.saturating_sub(entry.count))
+    }
+
+    /// The nodes with any pages by that count.
+    fn nodes_with(&self, pages: impl Fn(&OnNode) -> u32) -> BTreeMap<u32, u32> {
+        self.nodes.iter().map(|entry| (entry.node, pages(entry))).filter(|&(_, pages)| pages > 0).collect()
     }
 
     /// Counts so many pages on the other node.
@@ -136,11 +167,9 @@ impl Counts {
         self.on(to).count += pages;
     }
 
-    /// Rounds up where there is a page more; false if the counts are still not
-    /// the rounded shares.
-    pub fn round_to_present(&mut self) -> bool {
+    /// Rounds up where there is a page more.
+    pub fn round_to_present(&mut self) {
         self.nodes.iter_mut().filter(|entry| entry.count > entry.quota).for_each(OnNode::turn);
-        self.nodes.iter().all(|entry| entry.count == entry.quota)
     }
 
     /// Must any page leave its node?
@@ -214,6 +243,12 @@ impl OnNode {
         let midst = chance(seed.wrapping_add(self.node.into()), 1 << 32);
         ((u64::from(self.lacks()) << 32) - midst) / u64::from(self.deficit())
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread looked at what could be handed over.
+    pub static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// Can the node take a page more?

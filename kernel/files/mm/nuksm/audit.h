@@ -86,7 +86,7 @@ static void nuksm_audit_process(struct seq_file *m, struct nuksm_audit *audit,
 {
 	struct mm_struct *mm = mm_slot->slot.mm;
 	const struct ksm_rmap_item *rmap_item;
-	long items = 0, merged = 0, local = 0;
+	long items = 0, merged = 0, local __maybe_unused = 0;
 
 	for (rmap_item = mm_slot->rmap_list; rmap_item;
 	     rmap_item = rmap_item->rmap_list) {

@@ -18,7 +18,8 @@ static void nuksm_count_sharer(const struct ksm_rmap_item *rmap_item, int nid,
 	struct nuksm_node_count *count = &nuksm_node_counts[nid];
 
 	atomic_long_add(n, first ? &count->shared : &count->sharing);
-	if (rmap_item->home == nid)
+	/* ksmd may change the other bits of this word, but not these */
+	if (data_race((int)rmap_item->home) == nid)
 		atomic_long_add(n, &rmap_item->mm->nuksm.local);
 }
 
@@ -30,6 +31,14 @@ static void nuksm_joined(const struct ksm_rmap_item *rmap_item,
 			   !rmap_item->hlist.next, 1);
 }
 
+/* What it shows of use from now on, it shows of a page of its own. */
+static void nuksm_mark_left(struct ksm_rmap_item *rmap_item)
+{
+	rmap_item->left = true;
+	rmap_item->gave = false;
+	rmap_item->heat = NUKSM_COLD;
+}
+
 /* @rmap_item is about to be taken from them. */
 static void nuksm_left(struct ksm_rmap_item *rmap_item,
 		       struct ksm_stable_node *stable_node)
@@ -37,16 +46,20 @@ static void nuksm_left(struct ksm_rmap_item *rmap_item,
 	nuksm_count_sharer(rmap_item, pfn_to_nid(stable_node->kpfn),
 			   hlist_is_singular_node(&rmap_item->hlist,
 						  &stable_node->hlist), -1);
+	nuksm_mark_left(rmap_item);
 }
 
 /* Its page is gone: all of them are about to be taken from it. */
 static void nuksm_all_left(const struct ksm_stable_node *stable_node)
 {
 	int nid = pfn_to_nid(stable_node->kpfn);
-	const struct ksm_rmap_item *rmap_item;
+	struct ksm_rmap_item *rmap_item;
 
-	hlist_for_each_entry(rmap_item, &stable_node->hlist, hlist)
+	hlist_for_each_entry(rmap_item, &stable_node->hlist, hlist) {
 		nuksm_count_sharer(rmap_item, nid, !rmap_item->hlist.next, -1);
+		nuksm_mark_left(rmap_item);
+		cond_resched();
+	}
 }
 
 /*
@@ -67,6 +80,7 @@ static void nuksm_moved(const struct ksm_stable_node *stable_node,
 
 		nuksm_count_sharer(rmap_item, from, last, -1);
 		nuksm_count_sharer(rmap_item, to, last, 1);
+		cond_resched();
 	}
 }
 

@@ -225,7 +225,7 @@ struct nuksm_node_count {
 };
 
 /* Bits of the number of a node in struct ksm_rmap_item. */
-#define NUKSM_HOME_BITS	13
+#define NUKSM_HOME_BITS	12
 
 extern enum nuksm_placement nuksm_placement;
 extern struct nuksm_placement_stats nuksm_placement_stats;
@@ -237,31 +237,13 @@ u16 nuksm_lot(u32 checksum);
 void nuksm_end_row(void);
 void nuksm_was_used(struct folio *folio);
 void nuksm_promote(struct folio *folio);
-u8 nuksm_heat(struct folio *folio, bool touched);
+u8 nuksm_heat(struct folio *folio, bool touched, bool young);
 int nuksm_belongs(const struct nuksm_ballot *ballot, u16 lot,
 		  unsigned long kpfn, bool merged);
-void nuksm_migrate(struct folio *folio, int nid);
+int nuksm_migrate(struct folio *folio, int nid);
 void nuksm_prefer_node(int nid);
 
-/*
- * A new page table entry is marked as accessed. One that merging made is not
- * used yet, and would look hot at ksmd's next visit. All others shall see the
- * page as they would without nuKSM.
- */
-static inline pte_t nuksm_merged_pte(pte_t pte, struct folio *kfolio)
-{
-	if (READ_ONCE(nuksm_placement) == NUKSM_FIRST)
-		return pte;
-	nuksm_was_used(kfolio);
-	return pte_mkold(pte);
-}
-
 #else /* !CONFIG_NUKSM_PLACEMENT */
-
-static inline pte_t nuksm_merged_pte(pte_t pte, struct folio *kfolio)
-{
-	return pte;
-}
 
 static inline void nuksm_end_row(void)
 {

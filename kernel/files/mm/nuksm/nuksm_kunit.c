@@ -289,33 +289,57 @@ static void what_cannot_be_on_a_node_goes_to_the_others(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0, barred), NUMA_NO_NODE);
 }
 
-/* Who has seen all lots of earlier rows guesses one half of those to come. */
+/*
+ * Who bets that what came less often is due: which part of the bets is won, in
+ * thousandths? With @ends_row the row is over before each bet, as after a sleep.
+ */
+static int bets_won(struct nuksm_dealer *dealer, bool ends_row)
+{
+	int right = 0, low = 0, round;
+
+	for (round = 0; round < PAGES; round++) {
+		bool guess = low < 0, lot;
+
+		if (ends_row)
+			dealer->left = 0;
+		lot = nuksm_deal(dealer) < 0x8000;
+		right += guess == lot;
+		low += lot ? 1 : -1;
+	}
+	return right * 1000 / PAGES;
+}
+
 static void lots_cannot_be_foreseen(struct kunit *test)
 {
 	struct nuksm_dealer dealer = {};
-	int right = 0, low = 0, round, i;
+	int low = 0, i;
 
-	for (round = 0; round < PAGES; round++) {
-		bool guess = low < 0;	/* what came less often is due */
-		bool lot;
-
-		lot = nuksm_deal(&dealer) < 0x8000;
-		right += guess == lot;
-		low += lot ? 1 : -1;
-		/* Somebody looked: the row ends, as after each sleep of ksmd */
-		dealer.left = 0;
-	}
 	/* Four standard deviations */
-	KUNIT_EXPECT_LE(test, abs(right - PAGES / 2), 200);
+	KUNIT_EXPECT_LE(test, abs(bets_won(&dealer, true) - 500), 20);
 
 	/* Nor does it matter which of a row are worth having. */
-	for (low = 0, i = 0; i < PAGES; i++) {
+	for (i = 0; i < PAGES; i++) {
 		bool lot = nuksm_deal(&dealer) < 0x8000;
 
 		if (i % 2)
 			low += lot;
 	}
 	KUNIT_EXPECT_LE(test, abs(low - PAGES / 4), PAGES / 100);
+}
+
+/* Each row has all parts of the range, and each of them once. */
+static void rows_are_even(struct kunit *test)
+{
+	struct nuksm_dealer dealer = {};
+	int row, i;
+
+	for (row = 0; row < 100; row++) {
+		u32 seen = 0;
+
+		for (i = 0; i < NUKSM_ROW; i++)
+			seen |= BIT(nuksm_deal(&dealer) / ((U16_MAX + 1) / NUKSM_ROW));
+		KUNIT_EXPECT_EQ(test, seen, U32_MAX);
+	}
 }
 
 static struct kunit_case nuksm_cases[] = {
@@ -332,6 +356,7 @@ static struct kunit_case nuksm_cases[] = {
 	KUNIT_CASE(only_the_hottest_count),
 	KUNIT_CASE(what_cannot_be_on_a_node_goes_to_the_others),
 	KUNIT_CASE(lots_cannot_be_foreseen),
+	KUNIT_CASE(rows_are_even),
 	{}
 };
 

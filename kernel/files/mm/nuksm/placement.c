@@ -4,6 +4,7 @@
  * how a merged page gets to another node.
  */
 
+#include <linux/hash.h>
 #include <linux/memcontrol.h>
 #include <linux/memory-tiers.h>
 #include <linux/mempolicy.h>
@@ -53,7 +54,8 @@ static u32 nuksm_lot_sets;
 /**
  * nuksm_keep_lots - make room to remember lots, if there is none yet
  *
- * Without it, the lot of a page lasts as long as the page.
+ * Without it, lots follow from checksums alone: nobody can choose them either,
+ * but shares are as uneven as with random numbers.
  */
 void nuksm_keep_lots(void)
 {
@@ -82,7 +84,7 @@ u16 nuksm_lot(u32 checksum)
 	int i;
 
 	if (!nuksm_lots)
-		return nuksm_deal(&nuksm_dealer);
+		return hash_64(nuksm_seed ^ checksum, 16);
 
 	set = nuksm_lots[checksum % nuksm_lot_sets];
 	tag = checksum / nuksm_lot_sets << 16;
@@ -168,14 +170,17 @@ void nuksm_was_used(struct folio *folio)
  */
 void nuksm_promote(struct folio *folio)
 {
-	if (folio_can_be_promoted(folio))
-		folio_activate(folio);
+	if (!folio_can_be_promoted(folio))
+		return;
+	folio_activate(folio);
+	lru_add_drain(); /* what waits to be put there is held, and not merged */
 }
 
 /**
  * nuksm_heat - how recently a page was used through a mapping
  * @folio: of the page
  * @touched: what the mapping's accessed bit said, see nuksm_test_touched()
+ * @young: somebody else found an accessed bit set since then
  *
  * The lists say nothing of a merged page's sharers: KSM itself marks the page as
  * accessed when it merges it.
@@ -186,12 +191,12 @@ void nuksm_promote(struct folio *folio)
  *
  * Return: enum nuksm_heat
  */
-u8 nuksm_heat(struct folio *folio, bool touched)
+u8 nuksm_heat(struct folio *folio, bool touched, bool young)
 {
 	if (touched)
 		return NUKSM_TOUCHED;
 	if (!folio_test_ksm(folio) &&
-	    (folio_test_active(folio) || folio_test_young(folio) ||
+	    (young || folio_test_active(folio) ||
 	     folio_is_young_generation(folio)))
 		return NUKSM_LISTED;
 	return NUKSM_COLD;
@@ -265,17 +270,36 @@ int nuksm_belongs(const struct nuksm_ballot *ballot, u16 lot,
 	return nid;
 }
 
+/* Nobody but its mappings, and the caller, holds the page. */
+static bool is_held_by_nobody(struct folio *folio)
+{
+	return folio_ref_count(folio) ==
+	       folio_mapcount(folio) + folio_test_swapcache(folio) + 1;
+}
+
+/* Nor does it wait on this CPU to be put on a list, as it may if it is new. */
+static bool can_be_moved(struct folio *folio)
+{
+	if (is_held_by_nobody(folio))
+		return true;
+	lru_add_drain();
+	return is_held_by_nobody(folio);
+}
+
 /**
  * nuksm_migrate - move a merged page to another node
  * @folio: the page; the caller's reference to it is given up
  * @nid: the node to move it to
  *
  * All who share the page follow. Neither reclaims nor waits: a page that is
- * busy, or finds no room, stays where it is.
+ * busy, or finds no room, stays where it is; and one that somebody holds is not
+ * even tried, as it would be unmapped from all who share it in vain.
  *
  * Context: ksm_thread_mutex held, but no mmap_lock and no folio lock.
+ *
+ * Return: 0, or not if the page stayed where it was.
  */
-void nuksm_migrate(struct folio *folio, int nid)
+int nuksm_migrate(struct folio *folio, int nid)
 {
 	struct migration_target_control target = {
 		.nid = nid,
@@ -288,7 +312,7 @@ void nuksm_migrate(struct folio *folio, int nid)
 	LIST_HEAD(folios);
 	int err = -EBUSY;
 
-	if (folio_isolate_lru(folio)) {
+	if (can_be_moved(folio) && folio_isolate_lru(folio)) {
 		node_stat_add_folio(folio, NR_ISOLATED_ANON +
 				    folio_is_file_lru(folio));
 		list_add(&folio->lru, &folios);
@@ -307,6 +331,7 @@ void nuksm_migrate(struct folio *folio, int nid)
 	else
 		nuksm_count(&nuksm_placement_stats.migrated, 1);
 	trace_nuksm_migrate(pfn, from, nid, err);
+	return err;
 }
 
 /**

@@ -31,12 +31,6 @@
 
 #define NUKSM_LOT_BITS		16
 
-/*
- * So many lots in a row come from one beginning. More of them would make shares
- * of a few pages more exact; fewer of them tell less of those to come.
- */
-#define NUKSM_LOTS_IN_A_ROW	64
-
 static u32 weight_of(const struct nuksm_sharer *sharer)
 {
 	return NUKSM_TOP_WEIGHT / (sharer->nice + 21);
@@ -167,9 +161,7 @@ enum nuksm_reason nuksm_ballot_reason(const struct nuksm_ballot *ballot)
  * nuksm_next_lot - a lot that is far from this one and its predecessors
  * @lot: a lot
  *
- * The golden ratio spreads any number of lots in a row evenly: shares of n such
- * pages differ from those wanted by about a page, where random numbers would
- * differ by the square root of n.
+ * The golden ratio spreads any number of lots in a row evenly.
  *
  * Return: another lot.
  */
@@ -178,24 +170,41 @@ u16 nuksm_next_lot(u16 lot)
 	return lot + 0x9e37;
 }
 
+/* Shuffles the parts of the range anew. */
+static void begin_row(struct nuksm_dealer *dealer)
+{
+	unsigned int i;
+
+	for (i = 0; i < NUKSM_ROW; i++) {
+		unsigned int j = get_random_u32_below(i + 1);
+
+		dealer->parts[i] = dealer->parts[j];
+		dealer->parts[j] = i;
+	}
+	dealer->left = NUKSM_ROW;
+}
+
 /**
  * nuksm_deal - a lot for a new page
  * @dealer: nobody else's at the moment; with @left at 0 it begins anew
  *
- * Lots come in rows, each with a random beginning. So any lot is as likely as
- * any other for each page, whatever came before; shares are even within a row;
- * and who sees where the pages of earlier rows went knows nothing of those to
- * come. The caller ends a row whenever somebody may have had the time to look.
+ * Lots come in rows. A row has one lot of each part of the range, in random
+ * order: so shares of n pages differ from those wanted by less than the square
+ * root of n / NUKSM_ROW, where random lots would make it the square root of n.
+ * Each lot by itself is as likely as any other, and who sees where the pages of
+ * earlier rows went knows nothing of those to come. The caller ends a row when
+ * somebody is likely to have had the time to look. Who looks all the same after
+ * each page of a row, and acts before the next, may guess a bit better than by
+ * chance.
  *
  * Return: the lot.
  */
 u16 nuksm_deal(struct nuksm_dealer *dealer)
 {
-	if (!dealer->left) {
-		dealer->left = NUKSM_LOTS_IN_A_ROW;
-		dealer->next = get_random_u32();
-	}
+	const u32 width = BIT(NUKSM_LOT_BITS) / NUKSM_ROW;
+
+	if (!dealer->left)
+		begin_row(dealer);
 	dealer->left--;
-	dealer->next += 0x9e3779b9;
-	return dealer->next >> (32 - NUKSM_LOT_BITS);
+	return dealer->parts[dealer->left] * width + get_random_u32_below(width);
 }

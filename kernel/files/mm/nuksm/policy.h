@@ -93,14 +93,18 @@ struct nuksm_ballot {
 	u64 weight[NUKSM_MOST_NODES];
 };
 
+/* A row of lots has one of each of so many parts of their range. */
+#define NUKSM_ROW		32
+
 /**
  * struct nuksm_dealer - makes lots
- * @next: the last lot that was dealt, and more digits of it
- * @left: how many more come from the same beginning
+ * @left: how many more come in this row
+ * @parts: the parts of the range that they come from, in the order of dealing,
+ *	from behind
  */
 struct nuksm_dealer {
-	u32 next;
 	unsigned int left;
+	u8 parts[NUKSM_ROW];
 };
 
 void nuksm_ballot_open(struct nuksm_ballot *ballot,

@@ -59,10 +59,15 @@ static bool nuksm_unstable_is_stale(struct ksm_rmap_item *tree_rmap_item,
 
 /*
  * Takes an item of the unstable tree whose page is gone or changed out of it.
- * There may be others of its checksum behind it: the search begins again.
- * Returns false where contents decide: there, nothing says what is stale.
+ * There may be others of its checksum behind it: the search begins again, so
+ * often at most.
+ *
+ * Returns whether it shall. It shall not where contents decide, as nothing says
+ * what is stale there.
  */
-static bool nuksm_unstable_drop(struct ksm_rmap_item *stale)
+#define NUKSM_MOST_DROPS	16
+
+static bool nuksm_unstable_drop(struct ksm_rmap_item *stale, int *drops)
 {
 	if (!nuksm_by_checksum())
 		return false;
@@ -70,7 +75,7 @@ static bool nuksm_unstable_drop(struct ksm_rmap_item *stale)
 	nuksm_window(NUKSM_WINDOW_STALE);
 	remove_rmap_item_from_tree(stale);
 	nuksm_count(&nuksm_stats.replaced, 1);
-	return true;
+	return ++*drops < NUKSM_MOST_DROPS;
 }
 
 /*
@@ -218,7 +223,7 @@ static inline bool nuksm_unstable_is_stale(struct ksm_rmap_item *tree_rmap_item,
 	return false;
 }
 
-static inline bool nuksm_unstable_drop(struct ksm_rmap_item *stale)
+static inline bool nuksm_unstable_drop(struct ksm_rmap_item *stale, int *drops)
 {
 	return false;
 }

@@ -10,6 +10,16 @@
 /* Defined by mm/nuksm/, like what these events tell of. */
 struct nuksm_ballot;
 
+/* For programs that read events by their format. */
+TRACE_DEFINE_ENUM(NUKSM_BY_HEAT);
+TRACE_DEFINE_ENUM(NUKSM_BY_SPREAD);
+TRACE_DEFINE_ENUM(NUKSM_BY_PRIORITY);
+TRACE_DEFINE_ENUM(NUKSM_NO_ROOM);
+TRACE_DEFINE_ENUM(NUKSM_UNSEEN);
+TRACE_DEFINE_ENUM(NUKSM_COLD);
+TRACE_DEFINE_ENUM(NUKSM_LISTED);
+TRACE_DEFINE_ENUM(NUKSM_TOUCHED);
+
 #define show_nuksm_reason(reason)			\
 	__print_symbolic(reason,			\
 			 { NUKSM_BY_HEAT, "hot" },	\

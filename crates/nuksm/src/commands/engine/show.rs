@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `nuksm engine show`: each setting, as one would set it.
+
+use super::setting::{choice, meaning, value};
+use crate::shared::output;
+use anyhow::Result;
+use ksmfs::{Engine, Setting};
+use std::process::ExitCode;
+
+/// Prints the settings.
+pub fn run(engine: &Engine) -> Result<ExitCode> {
+    output::print(&text(engine))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(engine: &Engine) -> String {
+    let mut text = String::new();
+    for setting in Setting::ALL.into_iter().rev() {
+        let Some(value) = value(engine, setting) else {
+            text += &format!("this kernel's engine has no {}\n\n", setting.name());
+            continue;
+        };
+        let possible = choice(engine, setting).map_or_else(
+            || "0 for one tree, 16 by default, 102400 in the paper".into(),
+            |choice| choice.offered.join(", "),
+        );
+        let when = if setting.needs_idle() {
+            "only while KSM tracks no page"
+        } else {
+            "at any time, for new merges"
+        };
+        text += &format!("{}={value}\n", setting.name());
+        text += &format!("    now        {}\n", meaning(setting, &value));
+        text += &format!("    can be     {possible}\n");
+        text += &format!("    can change {when}\n\n");
+    }
+    text + "Change them by `nuksm engine set KEY=VALUE`; `nuksm status` shows what they led to.\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_as_users_see_it() {
+        let expected = "\
+placement=fair
+    now        the hotter copy's node wins; equally hot ones are spread evenly over their sharers' nodes
+    can be     first, fair, priority
+    can change at any time, for new merges
+
+kib_per_tree=16
+    now        a tree of each kind per 16 KiB of memory
+    can be     0 for one tree, 16 by default, 102400 in the paper
+    can change only while KSM tracks no page
+
+index=checksum
+    now        trees are ordered by checksum: contents are compared only where checksums are equal
+    can be     content, checksum
+    can change only while KSM tracks no page
+
+Change them by `nuksm engine set KEY=VALUE`; `nuksm status` shows what they led to.
+";
+        assert_eq!(text(&crate::shared::sample::tests::engine()), expected);
+    }
+
+    #[test]
+    fn an_engine_without_placement_says_so() {
+        let engine = Engine { placement: None, ..crate::shared::sample::tests::engine() };
+        let text = text(&engine);
+        assert!(text.starts_with("this kernel's engine has no placement\n\nkib_per_tree=16\n"), "{text}");
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What can be asked of `estimate`.
+
+use crate::shared::options::Size;
+use clap::Args;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Estimate what merging would save, before anyone turns it on.
+///
+/// Looks at all anonymous pages that are in memory, as if all of them were
+/// marked mergeable (of a process that marks some, as QEMU marks its guest's
+/// memory, at those only): of processes (--pid, or by default those with 64 MiB or
+/// more that this user may read), of raw memory images, of ELF cores. Nothing
+/// is stopped, changed or merged. KSM's records are subtracted, 64 bytes per
+/// page; zero pages stand apart; `max_page_sharing` is this machine's.
+///
+/// Savings are given for merging across nodes and within nodes, and with the
+/// former the part of each tenant's merged pages that would be remote: as the
+/// kernel leaves them (`first`: by the order of its scan, which nobody knows
+/// before, so for the order shown and for the worst case), spread evenly over
+/// the sharers' nodes (`fair`), or by nice values (`priority`).
+///
+/// 16 bytes per different page are kept. Above --memory contents are sampled,
+/// in all tenants alike, and figures get 95 % bounds. --dump writes one row per
+/// page for SQL engines; given as FILE, such files are read again, those of
+/// several hosts as if all ran on one.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  nuksm estimate\n  nuksm estimate --pid 4711 --pid 4712 --json\n  nuksm estimate web.core@0 db.core@1 --dump host1.parquet"
+)]
+pub struct EstimateArgs {
+    /// Raw memory images, ELF cores, or files that --dump wrote; @NODE says to
+    /// which node an image or core belongs.
+    #[arg(value_name = "FILE[@NODE]")]
+    pub files: Vec<FileArg>,
+    /// Look at process PID; may be repeated.
+    #[arg(long, value_name = "PID")]
+    pub pid: Vec<u32>,
+    /// Look at every process this user may read, however small.
+    #[arg(long, conflicts_with_all = ["pid", "files"])]
+    pub all: bool,
+    /// Memory for fingerprints; what does not fit is sampled.
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub memory: Size,
+    /// Sample one content in N from the beginning on; N is a power of two.
+    #[arg(long, value_name = "1/N", default_value = "1/1")]
+    pub sample: Sample,
+    /// Write the fingerprints of all pages looked at, sampled or not, to FILE.
+    #[arg(long, value_name = "FILE.parquet")]
+    pub dump: Option<PathBuf>,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A file and the node its memory belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileArg {
+    pub path: PathBuf,
+    pub node: Option<u32>,
+}
+
+impl FromStr for FileArg {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let split = text.rsplit_once('@').and_then(|(path, node)| Some((path, node.parse().ok()?)));
+        Ok(match split {
+            Some((path, node)) => Self { path: path.into(), node: Some(node) },
+            None => Self { path: text.into(), node: None },
+        })
+    }
+}
+
+/// One content in 2^n.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample(pub u32);
+
+impl FromStr for Sample {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.strip_prefix("1/").and_then(|parts| parts.parse::<u64>().ok());
+        match parts {
+            Some(parts) if parts.is_power_of_two() => Ok(Self(parts.trailing_zeros())),
+            _ => Err(format!("{text:?} is no sample: write 1/N with a power of two (1/16)")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_and_files_as_people_write_them() {
+        assert_eq!(("1/1".parse(), "1/16".parse()), (Ok(Sample(0)), Ok(Sample(4))));
+        for bad in ["1/0", "1/3", "2/4", "16", "0.5"] {
+            assert!(bad.parse::<Sample>().unwrap_err().contains("is no sample"), "{bad}");
+        }
+        let file = |text: &str| text.parse::<FileArg>().unwrap();
+        assert_eq!(file("web.core@1"), FileArg { path: "web.core".into(), node: Some(1) });
+        assert_eq!(file("a@b.core"), FileArg { path: "a@b.core".into(), node: None });
+    }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `nuksm estimate`: what merging would save, before anyone turns it on.
+
+mod args;
+mod gather;
+mod inputs;
+mod progress;
+mod report;
+mod text;
+
+pub use args::EstimateArgs;
+
+use crate::shared::output;
+use crate::shared::stop::Stop;
+use anyhow::Result;
+use log::warn;
+use model::estimate::Settings;
+use std::process::ExitCode;
+use sysroot::Root;
+
+/// What a shell says of a program that SIGINT ended.
+const INTERRUPTED: u8 = 130;
+
+/// Looks at the memory and prints what merging it would save.
+pub fn run(root: &Root, args: &EstimateArgs) -> Result<ExitCode> {
+    let stop = Stop::on_signals()?;
+    let ksm = ksmfs::Ksm::read(root)?.unwrap_or_default();
+    // The kernel's own defaults where there is no KSM (yet).
+    let settings = Settings {
+        max_page_sharing: ksm.max_page_sharing.unwrap_or(256),
+        use_zero_pages: ksm.use_zero_pages == Some(1),
+        page_size: pagemap::page_size(),
+    };
+    let (inputs, notes) = inputs::find(root, args)?;
+    let Some(gathered) = gather::gather(root, args, inputs, &stop)? else {
+        warn!("interrupted, nothing is reported");
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    let report = report::Report::new(gathered, settings, notes);
+    output::print_report(args.json, &report, text::text)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `nuksm place`: the placement daemon, for kernels that do not place pages
+//! and for pages that were merged before they did.
+
+use crate::shared::output;
+use crate::shared::placing::{self, Homes, Kind, PolicyName, Report, Rule};
+use crate::shared::stop::Stop;
+use crate::shared::view;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use ksmfs::Engine;
+use log::warn;
+use numafs::Topology;
+use std::process::ExitCode;
+use sysroot::Root;
+
+/// Move merged pages to the nodes where their sharers should find them.
+///
+/// Runs until SIGINT or SIGTERM, a pass every --interval; --once does one
+/// pass. Each pass looks at all shared pages, plans with as few moves as
+/// possible, keeps to the free memory of each node (above its high
+/// watermark), moves pages in batches at --rate, and reports what moved,
+/// what the kernel refused, and each tenant's local share before and
+/// after. Merging itself is left as it is, and so are KSM's settings.
+///
+/// A tenant is local to the node its threads are bound to or use most CPU
+/// time on; when they wander, its pages follow after three passes.
+///
+/// One `nuksm place` (or `nuksm serve` with `[place]`) works at a time.
+///
+/// A page counts once for each tenant that maps it, however often; pages
+/// that KSM has not merged are never touched.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  nuksm place --once --dry-run\n  nuksm place --policy priority --interval 30s --rate 128M\n  nuksm place --exclude 'db*' --exclude unit:nginx.service"
+)]
+pub struct PlaceArgs {
+    /// How pages are to be placed.
+    #[command(flatten)]
+    pub rule: Rule,
+    /// One pass, then end.
+    #[arg(long, conflicts_with = "interval")]
+    pub once: bool,
+    /// Plan and report, but move nothing; one pass.
+    #[arg(long, conflicts_with = "interval")]
+    pub dry_run: bool,
+    /// Print one JSON object per pass, a line each.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Places pages, once or until asked to stop.
+pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
+    let machine = Topology::read(root).context("cannot read the machine's nodes")?;
+    if machine.nodes.iter().filter(|node| node.total_bytes > 0).count() < 2 {
+        bail!("this machine has memory on one node only: every page is local already");
+    }
+    let kind = if args.dry_run {
+        Kind::DryRun
+    } else if args.once {
+        Kind::Single
+    } else {
+        Kind::Repeated
+    };
+    args.rule.check(root, kind != Kind::DryRun)?;
+    if let Some(note) = engine_note(Engine::read(root)?.as_ref(), args.rule.policy) {
+        warn!("{note}");
+    }
+    let _lock = (kind != Kind::DryRun).then(|| Rule::lock(root)).transpose()?;
+    let stop = Stop::on_signals()?;
+    let mut homes = Homes::default();
+    loop {
+        let report = match placing::pass(root, &args.rule, kind, &mut homes, &stop, |_, _| ()) {
+            Err(error) if view::was_stopped(&error) => return Ok(ExitCode::SUCCESS),
+            report => report?,
+        };
+        output::print_report(args.json, &report, Report::text)?;
+        if kind != Kind::Repeated || stop.wait(args.rule.interval.duration()) {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+/// What one should know when the kernel places pages, too.
+fn engine_note(engine: Option<&Engine>, policy: PolicyName) -> Option<String> {
+    let kernels = engine?.placement.as_ref()?.current.as_str();
+    let ours = policy.as_str();
+    if kernels == "first" {
+        return None;
+    }
+    Some(if kernels == ours {
+        format!(
+            "this kernel places new merges by itself ({kernels}): only what was merged before is corrected"
+        )
+    } else {
+        format!(
+            "this kernel places new merges by itself, but as {kernels}, not as {ours}: the two work against \
+             each other; `nuksm engine set placement={ours}` ends that, or `nuksm place --policy {kernels}`"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn one_node_is_an_error_for_the_command_not_for_the_daemon() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        file("sys/kernel/mm/ksm/run", "1\n");
+        file("proc/meminfo", "MemTotal: 1024 kB\nMemFree: 512 kB\n");
+        file("proc/self/status", "CapEff:\t000001ffffffffff\n");
+        let root = Root::at(dir.path());
+        let args = PlaceArgs { rule: Rule::default(), once: true, dry_run: false, json: false };
+        args.rule.check(&root, true).unwrap();
+        let message = run(&root, &args).unwrap_err().to_string();
+        assert!(message.contains("one node only"), "{message}");
+    }
+
+    #[test]
+    fn a_kernel_that_places_pages_is_worth_a_word_and_a_contradiction_more() {
+        let note = |placement: Option<&str>, policy| {
+            let placement = placement.map(|text| text.parse().unwrap());
+            engine_note(Some(&Engine { placement, ..Engine::default() }), policy)
+        };
+        assert_eq!(engine_note(None, PolicyName::Fair), None);
+        assert_eq!(note(None, PolicyName::Fair), None);
+        assert_eq!(note(Some("[first] fair priority"), PolicyName::Priority), None);
+        let same = note(Some("first [fair] priority"), PolicyName::Fair).unwrap();
+        assert!(same.contains("(fair): only what was merged before"), "{same}");
+        let other = note(Some("first [fair] priority"), PolicyName::Priority).unwrap();
+        assert!(other.contains("as fair, not as priority: the two work against each other"), "{other}");
+        assert!(other.contains("`nuksm engine set placement=priority`"), "{other}");
+    }
+}

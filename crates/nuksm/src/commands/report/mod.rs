@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `nuksm report`: pictures and averages of recordings, on one page.
+
+mod axis;
+mod figures;
+mod page;
+mod pictures;
+#[cfg(feature = "png")]
+mod png;
+mod read;
+mod svg;
+
+use crate::shared::output;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use log::warn;
+use read::Recording;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[cfg(feature = "png")]
+const EXAMPLES: &str = "Examples:\n  nuksm report ksm.jsonl\n  nuksm report without.jsonl with.jsonl --output compare.html --png pictures";
+#[cfg(not(feature = "png"))]
+const EXAMPLES: &str =
+    "Examples:\n  nuksm report ksm.jsonl\n  nuksm report without.jsonl with.jsonl --output compare.html";
+
+/// Make a page with pictures and averages of recordings.
+///
+/// One HTML file that needs nothing else and no network: savings, pages by
+/// state, CPU time, places by node and by tenant over time, with averages,
+/// least and most as tables. Of several recordings, such as one with merging
+/// and one without, it shows each picture side by side on the same axes, and
+/// each figure side by side; of two also the difference.
+///
+/// Files that a crash or a full disk cut off are read as far as they go; lines
+/// that cannot be understood are named.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ReportArgs {
+    /// Recordings in JSON lines; several are set side by side, on the same axes.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Where to write the page.
+    #[arg(long, value_name = "FILE", default_value = "nuksm-report.html")]
+    pub output: PathBuf,
+    /// Write each picture as a PNG file into DIR, too; takes a font.
+    #[cfg(feature = "png")]
+    #[arg(long, value_name = "DIR")]
+    pub png: Option<PathBuf>,
+}
+
+/// Writes the page, and the pictures.
+pub fn run(args: &ReportArgs) -> Result<ExitCode> {
+    if args.files.iter().any(|file| is_same(file, &args.output)) {
+        bail!("{} is a recording: let --output name another file", args.output.display());
+    }
+    let mut recordings = args.files.iter().map(|path| Recording::read(path)).collect::<Result<Vec<_>>>()?;
+    name_apart(&mut recordings, &args.files);
+    if recordings.iter().all(|recording| recording.runs.is_empty()) {
+        bail!("there is nothing to report: no file has a sample");
+    }
+    for recording in &recordings {
+        for problem in &recording.problems {
+            warn!("{}: {problem}", recording.name);
+        }
+    }
+    let pictures = pictures::all(&recordings);
+    let page = page::render(&recordings, &pictures);
+    std::fs::write(&args.output, page).with_context(|| format!("cannot write {}", args.output.display()))?;
+    output::print(&format!("wrote {}\n", args.output.display()))?;
+    #[cfg(feature = "png")]
+    if let Some(directory) = &args.png {
+        let count = png::paint(&recordings, &pictures, directory)?;
+        output::print(&format!("wrote {count} pictures into {}\n", directory.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Are these two names of one file that exists?
+fn is_same(left: &Path, right: &Path) -> bool {
+    left.canonicalize().is_ok_and(|left| right.canonicalize().is_ok_and(|right| left == right))
+}
+
+/// Recordings are called by their files' names; by the whole path where two
+/// have the same.
+fn name_apart(recordings: &mut [Recording], paths: &[PathBuf]) {
+    let mut count = BTreeMap::<String, usize>::new();
+    for recording in recordings.iter() {
+        *count.entry(recording.name.clone()).or_default() += 1;
+    }
+    for (recording, path) in recordings.iter_mut().zip(paths) {
+        if count[&recording.name] > 1 {
+            recording.name = path.display().to_string();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_is_never_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ksm.jsonl");
+        std::fs::write(&path, "").unwrap();
+        let args = ReportArgs {
+            files: vec![path.clone()],
+            output: dir.path().join("./ksm.jsonl"),
+            #[cfg(feature = "png")]
+            png: None,
+        };
+        let message = run(&args).unwrap_err().to_string();
+        assert!(message.contains("is a recording: let --output name another file"), "{message}");
+        assert!(!is_same(&path, &dir.path().join("report.html")));
+    }
+
+    #[test]
+    fn recordings_of_one_name_are_told_apart_by_their_paths() {
+        let paths: Vec<PathBuf> = ["a/ksm.jsonl", "b/ksm.jsonl", "other.jsonl"].map(PathBuf::from).into();
+        let recording = |name: &str| Recording { name: name.into(), ..Recording::default() };
+        let mut recordings = [recording("ksm"), recording("ksm"), recording("other")];
+        name_apart(&mut recordings, &paths);
+        let names: Vec<&str> = recordings.iter().map(|recording| recording.name.as_str()).collect();
+        assert_eq!(names, ["a/ksm.jsonl", "b/ksm.jsonl", "other"]);
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Collecting once per interval, however often somebody asks.
+
+use super::config::Config;
+use super::health::Health;
+use super::look::{Fingerprint, Look, Schedule, Shared};
+use super::metrics;
+use crate::shared::cost::Meter;
+use crate::shared::privilege;
+use crate::shared::sample::Sample;
+use crate::shared::stop::{Stop, Stopper};
+use crate::shared::view::{self, View};
+use anyhow::Result;
+use hyper::body::Bytes;
+use log::{debug, warn};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+use sysroot::Root;
+
+/// What the next scrape gets: the metrics, or why there are none.
+pub type Page = Arc<Mutex<std::result::Result<Bytes, String>>>;
+
+/// Its name where something is wrong with it.
+const PART: &str = "collecting";
+
+/// The thread that collects.
+#[derive(Debug)]
+pub struct Collector {
+    page: Page,
+    config: Arc<Mutex<Config>>,
+    stopper: Stopper,
+    thread: JoinHandle<()>,
+}
+
+impl Collector {
+    /// Starts collecting.
+    pub fn start(root: &Root, config: &Config, shared: Arc<Shared>, health: Arc<Health>) -> Self {
+        let page: Page = Arc::new(Mutex::new(Err("the first collection is not done yet".into())));
+        let config = Arc::new(Mutex::new(config.clone()));
+        let (stopper, stop) = Stop::by_hand();
+        let (root, result, told) = (root.clone(), Arc::clone(&page), Arc::clone(&config));
+        health.failing(PART, "the first collection is not done yet");
+        let thread = std::thread::spawn(move || {
+            let _watch = health.watch(PART);
+            let mut schedule = Schedule::default();
+            loop {
+                let config = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let collected = collect(&root, &config, &shared, &mut schedule, &stop);
+                if collected.as_ref().is_err_and(view::was_stopped) {
+                    return;
+                }
+                let collected = collected.map(Bytes::from).map_err(|error| format!("{error:#}"));
+                match &collected {
+                    Ok(_) => health.well(PART),
+                    Err(why) => {
+                        warn!("cannot collect metrics: {why}");
+                        health.failing(PART, why);
+                    }
+                }
+                *result.lock().unwrap_or_else(PoisonError::into_inner) = collected;
+                if stop.wait(config.serve.interval.duration()) {
+                    return;
+                }
+            }
+        });
+        Self { page, config, stopper, thread }
+    }
+
+    pub fn page(&self) -> Page {
+        Arc::clone(&self.page)
+    }
+
+    /// From the next collection on.
+    pub fn configure(&self, config: &Config) {
+        *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config.clone();
+    }
+
+    pub fn stop(self) {
+        drop(self.stopper);
+        // A thread that failed has said so itself.
+        let _ = self.thread.join();
+    }
+}
+
+/// Counters now, places as they were last seen.
+fn collect(
+    root: &Root,
+    config: &Config,
+    shared: &Shared,
+    schedule: &mut Schedule,
+    stop: &Stop,
+) -> Result<String> {
+    let sample = Sample::read_counters(root)?;
+    // With [place], its looks are ours.
+    if config.place.is_none() && privilege::missing(root, false)?.is_empty() {
+        let fingerprint = Fingerprint::new(&sample.ksm, sample.engine.as_ref());
+        let now = Instant::now();
+        if schedule.is_due(now, config.serve.interval.duration(), &fingerprint) {
+            let meter = Meter::start();
+            let view = View::collect(root, &|| stop.is_requested())?;
+            let look = Look::new(&view, meter.cpu_seconds());
+            schedule.looked(now, look.cpu_seconds, Some(fingerprint));
+            debug!(
+                "looked at {} pages of {} tenants in {:.3} s of CPU time",
+                view.scan.looked_at,
+                view.tenants.len(),
+                look.cpu_seconds
+            );
+            *shared.look() = Some(look);
+        }
+    }
+    Ok(metrics::page(root, &sample, shared, config.serve.max_tenants))
+}

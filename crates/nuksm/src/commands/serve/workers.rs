@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `[place]` and `[tune]`, a thread each, started and stopped as the
+//! configuration asks.
+
+use super::config::Config;
+use super::health::Health;
+use super::look::{Fingerprint, Look, Placed, Schedule, Shared};
+use crate::shared::placing::{self, Homes, Kind};
+use crate::shared::stop::{Stop, Stopper};
+use crate::shared::tuning::{self, Daemon};
+use crate::shared::view;
+use anyhow::{Result, anyhow};
+use ksmfs::Engine;
+use log::{debug, warn};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+use sysroot::Root;
+
+/// The parts' names, as in the configuration.
+const PLACE: &str = "[place]";
+const TUNE: &str = "[tune]";
+
+/// Passes in a row that must fail before placing counts as broken: a process that
+/// ends, or memory that is short, can spoil one.
+const PATIENCE: u32 = 3;
+
+/// A thread, with what it was told.
+#[derive(Debug)]
+struct Worker<T> {
+    told: T,
+    stopper: Stopper,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl<T> Worker<T> {
+    fn stop(self) -> Result<()> {
+        drop(self.stopper);
+        self.thread.join().map_err(|_| anyhow!("a thread failed"))?
+    }
+}
+
+/// Both workers.
+#[derive(Debug)]
+pub struct Workers {
+    root: Root,
+    shared: Arc<Shared>,
+    health: Arc<Health>,
+    place: Option<Worker<placing::Rule>>,
+    tune: Option<Worker<tuning::Rule>>,
+}
+
+impl Workers {
+    pub fn new(root: &Root, shared: Arc<Shared>, health: Arc<Health>) -> Self {
+        Self { root: root.clone(), shared, health, place: None, tune: None }
+    }
+
+    /// Starts, stops and starts again what the configuration changes; what it
+    /// leaves alone goes on.
+    pub fn apply(&mut self, config: &Config) -> Result<()> {
+        if self.place.as_ref().map(|worker| &worker.told) != config.place.as_ref() {
+            if let Some(wanted) = &config.place {
+                wanted.check(&self.root, true)?;
+            }
+            self.place.take().map_or(Ok(()), Worker::stop)?;
+            *self.shared.placed() = None;
+            self.health.well(PLACE);
+            self.place = config.place.as_ref().map(|wanted| self.start_place(wanted.clone())).transpose()?;
+        }
+        if self.tune.as_ref().map(|worker| &worker.told) != config.tune.as_ref() {
+            self.tune.take().map_or(Ok(()), Worker::stop)?;
+            *self.shared.tuned() = None;
+            self.health.well(TUNE);
+            self.tune = config.tune.as_ref().map(|wanted| self.start_tune(wanted.clone())).transpose()?;
+        }
+        Ok(())
+    }
+
+    /// Stops both; KSM's settings are then as they were.
+    pub fn stop(self) -> Result<()> {
+        let placed = self.place.map_or(Ok(()), Worker::stop);
+        self.tune.map_or(Ok(()), Worker::stop).and(placed)
+    }
+
+    fn start_place(&self, told: placing::Rule) -> Result<Worker<placing::Rule>> {
+        let lock = placing::Rule::lock(&self.root)?;
+        let (stopper, stop) = Stop::by_hand();
+        let (root, shared, rule) = (self.root.clone(), Arc::clone(&self.shared), told.clone());
+        *shared.placed() = Some(Placed::default());
+        let health = Arc::clone(&self.health);
+        let thread = std::thread::spawn(move || {
+            let _held = lock;
+            let _watch = health.watch(PLACE);
+            let mut work = Placing::new(root, shared, rule, health);
+            loop {
+                let passed = work.pass_if_due(&stop);
+                if passed.as_ref().is_err_and(view::was_stopped) {
+                    return Ok(());
+                }
+                work.note(passed);
+                if stop.wait(work.rule.interval.duration()) {
+                    return Ok(());
+                }
+            }
+        });
+        Ok(Worker { told, stopper, thread })
+    }
+
+    fn start_tune(&self, told: tuning::Rule) -> Result<Worker<tuning::Rule>> {
+        let (stopper, stop) = Stop::by_hand();
+        let mut daemon = Daemon::start(&self.root, told.clone(), false)?;
+        let (root, shared, rule) = (self.root.clone(), Arc::clone(&self.shared), told.clone());
+        *shared.tuned() = Some(0);
+        let health = Arc::clone(&self.health);
+        let thread = std::thread::spawn(move || {
+            let _watch = health.watch(TUNE);
+            loop {
+                let worked = daemon.run(&stop, |_| {
+                    *shared.tuned().get_or_insert_default() += 1;
+                    Ok(())
+                });
+                // What cannot be looked at is not to go on at some speed of ours.
+                let restored = daemon.restore();
+                let Err(error) = worked else { return restored };
+                warn!("[tune] {error:#}; until that is mended, ksmd has the speed it had");
+                health.failing(TUNE, format!("{error:#}"));
+                let Some(next) = start_again(&root, &rule, &stop) else { return restored };
+                daemon = next;
+                health.well(TUNE);
+            }
+        });
+        Ok(Worker { told, stopper, thread })
+    }
+}
+
+/// Tries each interval; `None` when asked to end meanwhile.
+fn start_again(root: &Root, rule: &tuning::Rule, stop: &Stop) -> Option<Daemon> {
+    while !stop.wait(rule.interval.duration()) {
+        match Daemon::start(root, rule.clone(), false) {
+            Ok(daemon) => return Some(daemon),
+            Err(error) => warn!("[tune] {error:#}"),
+        }
+    }
+    None
+}
+
+/// What placing keeps from pass to pass.
+struct Placing {
+    root: Root,
+    shared: Arc<Shared>,
+    rule: placing::Rule,
+    schedule: Schedule,
+    homes: Homes,
+    health: Arc<Health>,
+    failed_in_a_row: u32,
+}
+
+impl Placing {
+    fn new(root: Root, shared: Arc<Shared>, rule: placing::Rule, health: Arc<Health>) -> Self {
+        let (schedule, homes) = Default::default();
+        Self { root, shared, rule, schedule, homes, health, failed_in_a_row: 0 }
+    }
+
+    /// Says how a pass ended; `false` is one that was not due.
+    fn note(&mut self, passed: Result<bool>) {
+        match passed {
+            Ok(false) => {}
+            Ok(true) => {
+                self.failed_in_a_row = 0;
+                self.health.well(PLACE);
+            }
+            Err(error) => {
+                self.shared.placed().get_or_insert_default().failed += 1;
+                self.failed_in_a_row += 1;
+                warn!("[place] {error:#}");
+                if self.failed_in_a_row >= PATIENCE {
+                    self.health.failing(PLACE, format!("{error:#}"));
+                }
+            }
+        }
+    }
+
+    /// A pass, when looking is worth its cost; its look serves the metrics, too.
+    fn pass_if_due(&mut self, stop: &Stop) -> Result<bool> {
+        let (ksm, engine) = (view::require_ksm(&self.root)?, Engine::read(&self.root)?);
+        let fingerprint = Fingerprint::new(&ksm, engine.as_ref());
+        let now = Instant::now();
+        if !self.schedule.is_due(now, self.rule.interval.duration(), &fingerprint) {
+            return Ok(false);
+        }
+        let mut cost = 0.0;
+        let shared = &self.shared;
+        let report = placing::pass(
+            &self.root,
+            &self.rule,
+            Kind::Repeated,
+            &mut self.homes,
+            stop,
+            |view, cpu_seconds| {
+                cost = cpu_seconds;
+                *shared.look() = Some(Look::new(view, cpu_seconds));
+            },
+        )?;
+        // Until all is settled, the next pass has work although no counter changed.
+        self.schedule.looked(now, cost, Some(fingerprint).filter(|_| report.is_settled()));
+        debug!("[place] {} of {} pages moved, {} refused", report.moved, report.planned, report.refused);
+        shared.placed().get_or_insert_default().add(&report);
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_pass_that_fails_is_bad_luck_and_three_in_a_row_are_trouble() {
+        let (shared, health) = (Arc::<Shared>::default(), Arc::<Health>::default());
+        // A machine that has KSM, and nothing that a pass could look at.
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("sys/kernel/mm/ksm")).unwrap();
+        let root = Root::at(dir.path());
+        let mut work = Placing::new(root, Arc::clone(&shared), placing::Rule::default(), Arc::clone(&health));
+        let (_stopper, stop) = Stop::by_hand();
+        for _ in 0..2 {
+            let passed = work.pass_if_due(&stop);
+            work.note(passed);
+        }
+        assert_eq!(health.trouble(), None);
+        let passed = work.pass_if_due(&stop);
+        work.note(passed);
+        let trouble = health.trouble().unwrap();
+        assert!(trouble.starts_with("[place]: cannot "), "{trouble}");
+        assert_eq!(shared.placed().as_ref().unwrap().failed, 3);
+
+        work.note(Ok(false));
+        assert_eq!(health.trouble(), Some(trouble), "a pass that was not due proves nothing");
+        work.note(Ok(true));
+        assert_eq!(health.trouble(), None);
+        work.note(Err(anyhow!("for this test")));
+        assert_eq!(health.trouble(), None, "counting begins again");
+    }
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `nuksm sharing`: who shares with whom.
+
+use crate::shared::output::{self, Table, known, percent};
+use crate::shared::pairs::{Pair, Sharing};
+use crate::shared::privilege;
+use crate::shared::view::{self, View};
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use sysroot::Root;
+
+/// Show which tenants share merged pages with which, and over which nodes.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: nuksm sharing --json | jq '.pairs[] | select(.pages > 1000)'")]
+pub struct SharingArgs {
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Tenants that fit into a terminal's matrix; --json has all.
+const MATRIX: usize = 10;
+
+#[derive(Debug, Serialize)]
+struct Report {
+    merged_pages: u64,
+    tenants: Vec<TenantRow>,
+    /// Each two tenants that share anything, in the order of `tenants`.
+    pairs: Vec<Pair>,
+    nodes: Vec<NodeRow>,
+    /// Merged pages by the number of nodes whose tenants use them.
+    pages_by_node_count: BTreeMap<usize, u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct TenantRow {
+    pid: u32,
+    name: String,
+    node: Option<u32>,
+    /// Distinct merged pages it uses.
+    pages: u64,
+    /// Those, by the node they are on.
+    pages_on_node: BTreeMap<u32, u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct NodeRow {
+    node: u32,
+    /// Merged pages that are here.
+    pages: u64,
+    /// Merged pages that tenants of this node use.
+    used_pages: u64,
+    /// Those of them that tenants of another node use as well, by that node.
+    used_together_with: BTreeMap<u32, u64>,
+}
+
+/// Prints the report.
+pub fn run(root: &Root, args: &SharingArgs) -> Result<ExitCode> {
+    view::require_ksm(root)?;
+    privilege::require(root, "seeing who shares which page", false)?;
+    let view = View::collect(root, &|| false)?;
+    let report = Report::new(&view);
+    output::print_report(args.json, &report, Report::text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Report {
+    fn new(view: &View) -> Self {
+        let pages_per_node = view.pages_per_node();
+        let mut tenants: Vec<TenantRow> = view
+            .tenants
+            .iter()
+            .map(|tenant| TenantRow {
+                pid: tenant.pid,
+                name: tenant.name.clone(),
+                node: tenant.node,
+                pages: 0,
+                pages_on_node: pages_per_node.keys().map(|&node| (node, 0)).collect(),
+            })
+            .collect();
+        let mut pages_of_set = BTreeMap::<(u32, u32), u64>::new();
+        for page in &view.pages {
+            *pages_of_set.entry((page.set, page.node)).or_default() += 1;
+        }
+        for ((set, node), pages) in pages_of_set {
+            for &tenant in &view.sets[set as usize] {
+                let row = &mut tenants[tenant as usize];
+                row.pages += pages;
+                *row.pages_on_node.entry(node).or_default() += pages;
+            }
+        }
+
+        let mut used = BTreeMap::<u32, u64>::new();
+        let mut together = BTreeMap::<(u32, u32), u64>::new();
+        let mut pages_by_node_count = BTreeMap::new();
+        for (set, pages) in view.sets.iter().zip(view.pages_per_set()) {
+            let nodes: BTreeSet<u32> =
+                set.iter().filter_map(|&tenant| view.tenants[tenant as usize].node).collect();
+            *pages_by_node_count.entry(nodes.len()).or_default() += pages;
+            for &node in &nodes {
+                *used.entry(node).or_default() += pages;
+                for &other in nodes.iter().filter(|&&other| other != node) {
+                    *together.entry((node, other)).or_default() += pages;
+                }
+            }
+        }
+        let nodes = pages_per_node.iter().map(|(&node, &pages)| NodeRow {
+            node,
+            pages,
+            used_pages: used.get(&node).copied().unwrap_or(0),
+            used_together_with: together
+                .range((node, 0)..=(node, u32::MAX))
+                .map(|(&(_, other), &pages)| (other, pages))
+                .collect(),
+        });
+        Self {
+            merged_pages: view.pages.len() as u64,
+            pairs: Sharing::new(view).pairs(),
+            nodes: nodes.collect(),
+            pages_by_node_count,
+            tenants,
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("Merged pages with several users: {}\n", self.merged_pages);
+        for (count, pages) in &self.pages_by_node_count {
+            let nodes = if *count == 1 { "node" } else { "nodes" };
+            text +=
+                &format!("  used from {count} {nodes}: {pages} ({} %)\n", percent(*pages, self.merged_pages));
+        }
+        if self.merged_pages == 0 {
+            text += "  (none yet: `nuksm doctor` says why)\n";
+            return text;
+        }
+
+        text += "\nMerged pages by node\n";
+        let all_nodes = self.nodes.iter().map(|row| row.node);
+        let mut heading = vec!["node".into(), "pages there".into(), "used by its tenants".into()];
+        heading.extend(all_nodes.clone().map(|node| format!("and by node {node}")));
+        let mut table = Table::with_heading(1, heading);
+        for row in &self.nodes {
+            let mut cells = vec![row.node.to_string(), row.pages.to_string(), row.used_pages.to_string()];
+            let others = all_nodes.clone().map(|other| {
+                if other == row.node {
+                    "-".into()
+                } else {
+                    row.used_together_with.get(&other).unwrap_or(&0).to_string()
+                }
+            });
+            cells.extend(others);
+            table.row(cells);
+        }
+        text += &table.render();
+
+        text += "\nMerged pages by tenant: where they are, and shared with whom\n";
+        let mut rows: Vec<&TenantRow> = self.tenants.iter().filter(|row| row.pages > 0).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.pages));
+        let shown = &rows[..rows.len().min(MATRIX)];
+        let mut heading: Vec<String> = ["tenant", "pid", "runs on", "pages"].map(Into::into).into();
+        heading.extend(all_nodes.clone().map(|node| format!("on node {node}")));
+        heading.extend(shown.iter().map(|row| format!("with {}", row.pid)));
+        let mut table = Table::with_heading(1, heading);
+        let pages: BTreeMap<[u32; 2], u64> = self.pairs.iter().map(|pair| (pair.pids, pair.pages)).collect();
+        for row in shown {
+            let mut cells =
+                vec![row.name.clone(), row.pid.to_string(), known(row.node), row.pages.to_string()];
+            cells.extend(row.pages_on_node.values().map(ToString::to_string));
+            cells.extend(shown.iter().map(|other| {
+                let pair = [row.pid.min(other.pid), row.pid.max(other.pid)];
+                if other.pid == row.pid { "-".into() } else { pages.get(&pair).unwrap_or(&0).to_string() }
+            }));
+            table.row(cells);
+        }
+        text += &table.render();
+        if rows.len() > shown.len() {
+            text += &format!("  … and {} more tenants: --json shows all\n", rows.len() - shown.len());
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_nodes_and_tenants_are_counted_by_page() {
+        let report = Report::new(&crate::shared::view::tests::view());
+        let pairs: Vec<_> = report.pairs.iter().map(|pair| (pair.pids, pair.pages)).collect();
+        assert_eq!(pairs, [([10, 11], 2), ([10, 12], 1)]);
+        assert_eq!(report.tenants[0].pages, 3, "a page mapped twice by a tenant counts once");
+        assert_eq!(report.pages_by_node_count, BTreeMap::from([(2, 3)]));
+        assert_eq!((report.nodes[0].pages, report.nodes[0].used_pages), (2, 3));
+        assert_eq!(report.nodes[1].used_together_with, BTreeMap::from([(0, 3)]));
+    }
+
+    #[test]
+    fn the_text_as_users_see_it() {
+        let text = Report::new(&crate::shared::view::tests::view()).text();
+        let expected = "\
+Merged pages with several users: 3
+  used from 2 nodes: 3 (100.0 %)
+
+Merged pages by node
+  node  pages there  used by its tenants  and by node 0  and by node 1
+  0               2                    3              -              3
+  1               1                    3              3              -
+
+Merged pages by tenant: where they are, and shared with whom
+  tenant  pid  runs on  pages  on node 0  on node 1  with 10  with 11  with 12
+  t10      10        0      3          2          1        -        2        1
+  t11      11        1      2          2          0        2        -        0
+  t12      12        1      1          0          1        1        0        -
+";
+        assert_eq!(text, expected);
+    }
+}

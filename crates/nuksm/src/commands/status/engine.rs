@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the engine did so far: a section of `nuksm status`.
+
+use crate::shared::output::{known, line};
+use ksmfs::Engine;
+
+/// A heading, and lines of figures, each with what it counts.
+pub fn report(engine: &Engine) -> String {
+    let trees = match engine.kib_per_tree {
+        Some(0) => "one tree of each kind".into(),
+        kib => format!("{} trees of each kind, one per {} KiB of memory", known(engine.trees), known(kib)),
+    };
+    let placement = known(engine.placement.as_ref().map(|placement| &placement.current));
+    let comparisons = engine.content_compares.filter(|&pages| pages > 0);
+    let bytes_each = engine
+        .compared_bytes
+        .zip(comparisons)
+        .map(|(bytes, comparisons)| format!("{:.0}", bytes as f64 / comparisons as f64));
+    let by_content =
+        format!("comparing two pages did, reading {} bytes of each on average", known(bytes_each));
+    let seconds = |ms: Option<u64>| known(ms.map(|ms| format!("{:.2} s", ms as f64 / 1000.0)));
+    let scan_cpu = format!("of which ksmd was on a CPU for {}", seconds(engine.last_scan_cpu_ms));
+    [
+        "Engine\n".into(),
+        line("index", &engine.index.current, &trees),
+        line("placement", placement, "of new merges; `nuksm engine` explains"),
+        line("placed: hot", known(engine.placed_hot), "on the node of the hotter copy"),
+        line("placed: spread", known(engine.placed_spread), "evenly over the sharers' nodes"),
+        line("placed: priority", known(engine.placed_priority), "by the sharers' nice values"),
+        line("placed: no room", known(engine.placed_no_room), "times that a node without room could not win"),
+        line("moved", known(engine.migrated), "merged pages, by the kernel, to place them"),
+        line("not moved", known(engine.migrate_refused), "attempts to move one that failed"),
+        line(
+            "by checksum",
+            known(engine.checksum_compares),
+            "levels of a tree that comparing integers decided",
+        ),
+        line("by content", known(engine.content_compares), &by_content),
+        line("collisions", known(engine.collisions), "pages of equal checksum that differed"),
+        line("last full scan", seconds(engine.last_scan_ms), &scan_cpu),
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::sample::tests::engine;
+
+    #[test]
+    fn the_text_as_users_see_it() {
+        let expected = "\
+Engine
+  index               checksum  16384 trees of each kind, one per 16 KiB of memory
+  placement               fair  of new merges; `nuksm engine` explains
+  placed: hot               12  on the node of the hotter copy
+  placed: spread          1200  evenly over the sharers' nodes
+  placed: priority           0  by the sharers' nice values
+  placed: no room            3  times that a node without room could not win
+  moved                     50  merged pages, by the kernel, to place them
+  not moved                  2  attempts to move one that failed
+  by checksum          1234567  levels of a tree that comparing integers decided
+  by content              2000  comparing two pages did, reading 3000 bytes of each on average
+  collisions                 1  pages of equal checksum that differed
+  last full scan        1.25 s  of which ksmd was on a CPU for 0.80 s
+";
+        assert_eq!(report(&engine()), expected);
+    }
+
+    #[test]
+    fn what_an_engine_does_not_count_is_a_dash_and_nothing_is_divided_by_zero() {
+        let index_only = Engine {
+            index: engine().index,
+            content_compares: Some(0),
+            compared_bytes: Some(0),
+            ..Engine::default()
+        };
+        let text = report(&index_only);
+        assert!(text.contains("  placement                  -  of new"), "{text}");
+        assert!(text.contains("  placed: hot                -  on"), "{text}");
+        assert!(
+            text.contains("  by content                 0  comparing two pages did, reading - bytes"),
+            "{text}"
+        );
+        assert!(text.contains("  last full scan             -  of which ksmd was on a CPU for -"), "{text}");
+        let one_tree = Engine { kib_per_tree: Some(0), trees: Some(1), ..index_only };
+        assert!(report(&one_tree).contains("  one tree of each kind\n"));
+    }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is to be un-merged, where the copies go, and what that costs.
+
+use crate::shared::memcg;
+use crate::shared::view::View;
+use anyhow::Result;
+use model::UnmergeCost;
+use numafs::Policies;
+use pagemap::Mapping;
+use std::collections::{BTreeMap, BTreeSet};
+use sysroot::Root;
+
+/// The mappings to be un-merged.
+#[derive(Debug)]
+pub struct Job<'a> {
+    pub view: &'a View,
+    /// Only those of this tenant.
+    only: Option<u32>,
+    policies: Vec<Policies>,
+}
+
+impl<'a> Job<'a> {
+    /// All mappings in `view`, or those of process `pid`.
+    pub fn new(root: &Root, view: &'a View, pid: Option<u32>) -> Result<Self> {
+        // A process that KSM does not know has no mapping at all.
+        let number =
+            |pid| (0..).zip(&view.tenants).find(|(_, tenant)| tenant.pid == pid).map(|(number, _)| number);
+        let only = pid.map(|pid| number(pid).unwrap_or(u32::MAX));
+        let mut job = Self { view, only, policies: vec![Policies::default(); view.tenants.len()] };
+        for (number, tenant) in (0..).zip(&view.tenants) {
+            if job.concerns(number) {
+                job.policies[number as usize] = Policies::read(root, tenant.pid)?;
+            }
+        }
+        Ok(job)
+    }
+
+    fn concerns(&self, tenant: u32) -> bool {
+        self.only.is_none_or(|only| only == tenant)
+    }
+
+    /// What is to be un-merged, page after page.
+    pub fn mappings(&self) -> Vec<Mapping> {
+        self.view.scan.mappings.iter().copied().filter(|mapping| self.concerns(mapping.tenant())).collect()
+    }
+
+    /// The node for the copy: the one of the memory's policy, else the one where
+    /// the tenant runs; the page's own when neither is known. If that node has no
+    /// memory, the nearest that has.
+    pub fn home(&self, mapping: &Mapping) -> u32 {
+        let tenant = mapping.tenant() as usize;
+        let policy = self.policies[tenant].node(mapping.addr());
+        let home = policy.or(self.view.tenants[tenant].node);
+        let home = home.or_else(|| self.view.machine.node_of_pfn(mapping.pfn)).unwrap_or(0);
+        self.view.machine.memory_node(home).unwrap_or(home)
+    }
+
+    /// Nodes that have memory.
+    pub fn memory_nodes(&self) -> Vec<u32> {
+        self.view.machine.nodes.iter().filter(|node| node.total_bytes > 0).map(|node| node.id).collect()
+    }
+
+    /// What it takes from each node.
+    pub fn cost(&self) -> UnmergeCost {
+        let mut cost = UnmergeCost::default();
+        for (mappings, page) in self.view.scan.pages().zip(&self.view.pages) {
+            let concerned = || mappings.iter().filter(|mapping| self.concerns(mapping.tenant()));
+            let freed = concerned().count() == mappings.len();
+            cost.add_page(page.node, concerned().map(|mapping| self.home(mapping)), freed);
+        }
+        cost
+    }
+
+    /// Copies that each memory cgroup with a limit pays for, and the pages it
+    /// still may take. A merged page that is freed counts in favour of none: it
+    /// may be any sharer's who paid for it.
+    pub fn cgroups(&self, root: &Root) -> Result<Vec<(String, u64, u64)>> {
+        let mut copies = vec![0_u64; self.view.tenants.len()];
+        for mapping in self.view.scan.mappings.iter().filter(|mapping| self.concerns(mapping.tenant())) {
+            copies[mapping.tenant() as usize] += 1;
+        }
+        let mut paying = BTreeMap::<String, BTreeSet<usize>>::new();
+        for (number, tenant) in self.view.tenants.iter().enumerate().filter(|(number, _)| copies[*number] > 0)
+        {
+            for cgroup in memcg::chain(root, tenant.pid)? {
+                paying.entry(cgroup).or_default().insert(number);
+            }
+        }
+        let mut limited = Vec::new();
+        for (cgroup, tenants) in paying {
+            if let Some(room) = memcg::room_bytes(root, &cgroup)? {
+                let copies = tenants.iter().map(|&tenant| copies[tenant]).sum();
+                limited.push((cgroup, copies, room / pagemap::page_size()));
+            }
+        }
+        Ok(limited)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::view::tests::view;
+    use std::fs;
+
+    fn nowhere() -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        (dir, root)
+    }
+
+    /// (node, copies, freed) of each node.
+    fn cost(root: &Root, pid: Option<u32>) -> Vec<(u32, u64, u64)> {
+        let view = view();
+        let cost = Job::new(root, &view, pid).unwrap().cost();
+        cost.nodes.iter().map(|(&node, cost)| (node, cost.copies, cost.freed)).collect()
+    }
+
+    #[test]
+    fn copies_go_to_the_tenants_homes() {
+        // Pages 1 and 2 (node 0): tenants 10 and 11; page 3 (node 1): 10 twice, and 12.
+        let (_dir, root) = nowhere();
+        assert_eq!(cost(&root, None), [(0, 4, 2), (1, 3, 1)]);
+    }
+
+    #[test]
+    fn one_process_alone_frees_nothing_that_others_use() {
+        let (_dir, root) = nowhere();
+        assert_eq!(cost(&root, Some(11)), [(1, 2, 0)]);
+        assert_eq!(cost(&root, Some(99)), []);
+    }
+
+    #[test]
+    fn a_policy_of_one_node_outweighs_where_the_tenant_runs() {
+        let (dir, root) = nowhere();
+        fs::create_dir_all(dir.path().join("proc/11")).unwrap();
+        fs::write(dir.path().join("proc/11/numa_maps"), "1000 bind:0 anon=2\n").unwrap();
+        assert_eq!(cost(&root, Some(11)), [(0, 2, 0)]);
+    }
+
+    #[test]
+    fn every_cgroup_with_a_limit_pays_for_the_tenants_below_it() {
+        let (dir, root) = nowhere();
+        for (pid, cgroup) in [(10, "a/x"), (11, "a/y"), (12, "b")] {
+            fs::create_dir_all(dir.path().join(format!("proc/{pid}"))).unwrap();
+            fs::write(dir.path().join(format!("proc/{pid}/cgroup")), format!("0::/{cgroup}\n")).unwrap();
+        }
+        for (cgroup, pages) in [("a", "40960"), ("a/y", "4096"), ("b", "max")] {
+            let cgroup = dir.path().join("sys/fs/cgroup").join(cgroup);
+            fs::create_dir_all(&cgroup).unwrap();
+            fs::write(cgroup.join("memory.max"), pages).unwrap();
+            fs::write(cgroup.join("memory.current"), "0").unwrap();
+        }
+        let view = view();
+        let limited = Job::new(&root, &view, None).unwrap().cgroups(&root).unwrap();
+        let page = pagemap::page_size();
+        assert_eq!(limited, [("a".into(), 6, 40_960 / page), ("a/y".into(), 2, 4_096 / page)]);
+    }
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `nuksm unmerge`: taking merged pages apart, only where they fit, at a
+//! bounded rate. Why it is safe: docs/decisions/0007.
+
+mod args;
+mod executor;
+mod job;
+mod report;
+
+use crate::shared::cost::Meter;
+use crate::shared::output;
+use crate::shared::privilege;
+use crate::shared::stop::Stop;
+use crate::shared::view::{self, View};
+use crate::shared::yama;
+pub use args::UnmergeArgs;
+
+use anyhow::{Context, Result, bail};
+use executor::Executor;
+use job::Job;
+use numafs::TaskStat;
+use report::{End, Report};
+use std::process::ExitCode;
+use sysroot::Root;
+
+/// Un-merges, if it fits.
+pub fn run(root: &Root, args: &UnmergeArgs) -> Result<ExitCode> {
+    let ksm = view::require_ksm(root)?;
+    privilege::require(root, "un-merging", false)?;
+    if (args.pid.is_some() || !args.force) && yama::forbids_all(root)? {
+        let in_one_go = if args.pid.is_some() {
+            ""
+        } else {
+            "; or let the kernel un-merge all in one go, at no bounded rate, by --force"
+        };
+        bail!(
+            "un-merging page by page reads the pages, and yama's ptrace_scope 3 keeps processes from reading each \
+             other; {}{in_one_go}",
+            yama::REMEDY
+        );
+    }
+    if let Some(pid) = args.pid {
+        if TaskStat::read(root, pid)?.is_none() {
+            bail!("there is no process {pid}; `nuksm status` lists tenants and their pids");
+        }
+    }
+    let stop = Stop::on_signals()?;
+    let halt = args.pid.is_none() && !args.dry_run && ksm.run == Some(1);
+    if halt {
+        // From here on nothing is merged anew: the cost cannot grow.
+        ksmfs::Control::Run.write(root, 0)?;
+    }
+    let done = unmerge(root, args, &stop);
+    if done.is_err() && halt {
+        ksmfs::Control::Run.write(root, 1).context("ksmd stays stopped")?;
+    }
+    // What was done stays done, even if nobody reads of it any more.
+    let Some(report) = done? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    output::print_report(args.json, &report, Report::result_text)?;
+    Ok(if report.is_finished() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says what it costs, and does it when it fits; `None` after a dry run. After
+/// an error, ksmd may be started again.
+fn unmerge(root: &Root, args: &UnmergeArgs, stop: &Stop) -> Result<Option<Report>> {
+    let meter = Meter::start();
+    let view = View::collect(root, &|| stop.is_requested())?;
+    let job = Job::new(root, &view, args.pid)?;
+    let mut report = Report::new(root, &job, args)?;
+    let lacks = report.lacks();
+    let refused = !lacks.is_empty() && !args.force;
+    let at_once = args.dry_run || refused;
+    if !args.json {
+        output::print(&report.cost_text())?;
+    } else if at_once {
+        output::print_json(&report)?;
+    }
+    if refused {
+        bail!(
+            "un-merging does not fit: {}; free memory there, un-merge one process after the other (--pid), or go \
+             on all the same with --force",
+            lacks.join("; ")
+        );
+    }
+    if at_once {
+        return Ok(None);
+    }
+    let mut end = Executor::new(root, &job, args).carry_out(stop, &mut report)?;
+    // What refused must not be un-merged with the rest: who asked for a bounded
+    // rate, and for copies on the right nodes, would get neither.
+    if end == End::Finished && report.refused() > 0 {
+        end = End::Refused;
+    }
+    let all = matches!(end, End::Refused | End::NotOffered) && args.force;
+    if args.pid.is_none() && (all || end == End::Finished) {
+        finish(root, &job, stop, &mut report, args.json)?;
+        end = End::Finished;
+    }
+    report.end(root, &end, &meter)?;
+    Ok(Some(report))
+}
+
+/// Lets the kernel do the rest in one go: pages with one mapping left, pages of
+/// zeroes, and KSM's records; with --force, what could not be taken apart.
+fn finish(root: &Root, job: &Job, stop: &Stop, report: &mut Report, json: bool) -> Result<()> {
+    report.left_to_kernel =
+        View::collect(root, &|| stop.is_requested())?.scan.mappings.len() as u64 + report.zero_pages;
+    if report.left_to_kernel > 0 && !json {
+        output::print(&format!(
+            "the kernel un-merges the other {} in one go, at no bounded rate: {} of them are pages of zeroes\n",
+            report.left_to_kernel, report.zero_pages
+        ))?;
+    }
+    // Where these pages come to be depends on who asks for them: on no node in particular.
+    let _ = pagemap::prefer_nodes(&job.memory_nodes());
+    ksmfs::Control::Run
+        .write(root, 2)
+        .context("the kernel could not un-merge the rest; what is un-merged stays so until ksmd comes by")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn where_nobody_may_read_nothing_is_begun() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("sys/kernel/mm/ksm/run", "1\n"),
+            ("proc/self/status", "CapEff:\t000001ffffffffff\n"),
+            ("proc/sys/kernel/yama/ptrace_scope", "3\n"),
+        ] {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let root = Root::at(dir.path());
+        let refusal = |force, pid| {
+            let args = UnmergeArgs { dry_run: false, pid, rate: "1".parse().unwrap(), force, json: false };
+            run(&root, &args).unwrap_err().to_string()
+        };
+        assert!(refusal(false, None).contains("ptrace_scope 3"), "{}", refusal(false, None));
+        assert!(refusal(false, None).contains("by --force"));
+        assert!(!refusal(true, Some(7)).contains("--force"), "the kernel cannot do that for one process");
+        assert_eq!(fs::read_to_string(dir.path().join("sys/kernel/mm/ksm/run")).unwrap(), "1\n");
+    }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What this thread's work costs.
+
+use anyhow::{Context, Result};
+use rustix::time::{ClockId, clock_gettime};
+use std::time::{Duration, Instant};
+use sysroot::Root;
+
+/// Runs from its making on.
+#[derive(Debug)]
+pub struct Meter {
+    started: Instant,
+    cpu: Duration,
+}
+
+impl Meter {
+    /// Starts measuring.
+    pub fn start() -> Self {
+        Self { started: Instant::now(), cpu: cpu_time(ClockId::ThreadCPUTime) }
+    }
+
+    /// Wall-clock seconds so far.
+    pub fn wall_seconds(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// CPU seconds of this thread, in user mode and in the kernel, so far.
+    pub fn cpu_seconds(&self) -> f64 {
+        cpu_time(ClockId::ThreadCPUTime).saturating_sub(self.cpu).as_secs_f64()
+    }
+}
+
+/// The most memory this process ever had resident, in bytes.
+pub fn peak_memory_bytes(root: &Root) -> Result<u64> {
+    let status = root.text("proc/self/status")?.context("/proc is not mounted")?;
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB")?.trim().parse().ok());
+    let kib: u64 = kib.context("no VmHWM in /proc/self/status")?;
+    Ok(kib << 10)
+}
+
+/// CPU time of this process, all threads, so far.
+pub fn process_cpu_seconds() -> f64 {
+    cpu_time(ClockId::ProcessCPUTime).as_secs_f64()
+}
+
+fn cpu_time(clock: ClockId) -> Duration {
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_costs_time_and_memory() {
+        let meter = Meter::start();
+        let pages: Vec<u64> = (0..1_000_000).collect();
+        assert!(pages.iter().sum::<u64>() > 0 && meter.cpu_seconds() > 0.0);
+        assert!(meter.cpu_seconds() <= meter.wall_seconds() + 0.01);
+        assert!(process_cpu_seconds() >= meter.cpu_seconds());
+        assert!(peak_memory_bytes(&Root::default()).unwrap() > 8_000_000);
+    }
+}

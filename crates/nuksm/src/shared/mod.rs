@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What several commands need. Nothing here knows of a command.
+
+pub mod cost;
+pub mod load;
+pub mod lock;
+pub mod logging;
+pub mod memcg;
+pub mod options;
+pub mod output;
+pub mod pace;
+pub mod pairs;
+pub mod placing;
+pub mod privilege;
+pub mod recording;
+pub mod sample;
+pub mod stop;
+pub mod tenants;
+pub mod tuning;
+pub mod view;
+pub mod who;
+pub mod yama;

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tables, units and JSON on standard output.
+
+use anyhow::Result;
+use serde::Serialize;
+use std::fmt::Display;
+use std::io::Write;
+use tabled::builder::Builder;
+use tabled::settings::object::Columns;
+use tabled::settings::{Alignment, Padding, Style};
+
+/// A table under construction: a heading, then rows.
+pub struct Table {
+    builder: Builder,
+    left_columns: usize,
+}
+
+impl Table {
+    /// A table whose first `left_columns` columns hold words, the others numbers.
+    pub fn new<const N: usize>(left_columns: usize, heading: [&str; N]) -> Self {
+        Self::with_heading(left_columns, heading.iter().map(ToString::to_string).collect())
+    }
+
+    /// The same for a heading whose length is not known beforehand.
+    pub fn with_heading(left_columns: usize, heading: Vec<String>) -> Self {
+        let mut builder = Builder::new();
+        builder.push_record(heading);
+        Self { builder, left_columns }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.builder.push_record(cells);
+    }
+
+    /// The text, with a line end.
+    pub fn render(self) -> String {
+        let mut table = self.builder.build();
+        table.with(Style::empty()).with(Padding::new(0, 2, 0, 0));
+        table.modify(Columns::new(self.left_columns..), Alignment::right());
+        table.modify(Columns::new(..self.left_columns), Alignment::left());
+        let text = table.to_string();
+        text.lines().map(|line| format!("  {}\n", line.trim_end())).collect()
+    }
+}
+
+/// A named figure and what it means.
+pub fn line(name: &str, value: impl Display, remark: &str) -> String {
+    format!("  {name:<16}{value:>12}  {remark}\n")
+}
+
+/// Bytes in the unit a person would choose.
+pub fn bytes(bytes: i64) -> String {
+    let size = bytes.unsigned_abs();
+    let (unit, name) = match size {
+        0..0x10_0000 => (1_u64 << 10, "KiB"),
+        0x10_0000..0x4000_0000 => (1 << 20, "MiB"),
+        _ => (1 << 30, "GiB"),
+    };
+    let sign = if bytes < 0 { "-" } else { "" };
+    format!("{sign}{:.1} {name}", size as f64 / unit as f64)
+}
+
+/// `part` of `whole` in percent; a dash when there is nothing to divide.
+pub fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".into() } else { format!("{:.1}", part as f64 * 100.0 / whole as f64) }
+}
+
+/// A figure this kernel or user may not have.
+pub fn known<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".into(), |value| value.to_string())
+}
+
+/// Writes text to standard output, but nothing that would steer a terminal: in
+/// it may be what others chose, such as names in a file.
+pub fn print(text: &str) -> Result<()> {
+    write(&text.split('\n').map(sysroot::printable).collect::<Vec<_>>().join("\n"))
+}
+
+fn write(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Of what --json prints: a name that changes, or goes, makes it a higher one.
+const JSON_VERSION: u32 = 2;
+
+/// An object with its version before all else.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    json_version: u32,
+    #[serde(flatten)]
+    value: &'a T,
+}
+
+/// Writes an object as one line of JSON to standard output.
+pub fn print_json(value: &impl Serialize) -> Result<()> {
+    write(&format!("{}\n", json(value)?))
+}
+
+fn json(value: &impl Serialize) -> Result<String> {
+    Ok(serde_json::to_string(&Versioned { json_version: JSON_VERSION, value })?)
+}
+
+/// Writes a report: as one line of JSON, or as the text it has for people.
+pub fn print_report<T: Serialize>(json: bool, report: &T, text: impl FnOnce(&T) -> String) -> Result<()> {
+    if json { print_json(report) } else { print(&text(report)) }
+}
+
+/// Shows somebody at a terminal how far the work is; nothing depends on it.
+pub fn progress(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Did the reader of our output go away (`nuksm status | head -1`)?
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_align_words_left_and_numbers_right() {
+        let mut table = Table::new(1, ["tenant", "pages"]);
+        table.row(["db".into(), "4096".into()]);
+        table.row(["frontend".into(), "7".into()]);
+        assert_eq!(table.render(), "  tenant    pages\n  db         4096\n  frontend      7\n");
+    }
+
+    #[test]
+    fn json_begins_with_its_version() {
+        #[derive(Serialize)]
+        struct Report {
+            pages: u64,
+        }
+        assert_eq!(json(&Report { pages: 7 }).unwrap(), r#"{"json_version":2,"pages":7}"#);
+    }
+
+    #[test]
+    fn units_a_person_would_choose() {
+        assert_eq!(
+            (bytes(0), bytes(1_536), bytes(-640)),
+            ("0.0 KiB".into(), "1.5 KiB".into(), "-0.6 KiB".into())
+        );
+        assert_eq!((bytes(5 << 20), bytes(3 << 29)), ("5.0 MiB".into(), "1.5 GiB".into()));
+        assert_eq!((percent(1, 3), percent(0, 0)), ("33.3".into(), "-".into()));
+        assert_eq!((known(Some(0)), known::<u64>(None)), ("0".into(), "-".into()));
+    }
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Placing merged pages, pass by pass: for `nuksm place` and the daemon's `[place]`.
+
+mod executor;
+mod homes;
+mod pass;
+mod report;
+mod rescan;
+mod rule;
+
+pub use homes::Homes;
+pub use pass::{Kind, run as pass};
+pub use report::Report;
+pub use rule::{PolicyName, Rule};

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the operator asks for: on the command line, or in a file.
+
+use crate::shared::lock::Lock;
+use crate::shared::options::{Rate, Seconds};
+use crate::shared::who::Who;
+use crate::shared::{privilege, view};
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use numafs::TaskStat;
+use serde::Deserialize;
+use sysroot::Root;
+
+/// How pages are to be placed.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rule {
+    /// Which node should hold which part of the pages tenants share.
+    #[arg(long, value_enum, default_value_t = PolicyName::Fair)]
+    pub policy: PolicyName,
+    /// Time between two passes.
+    #[arg(long, value_name = "TIME", default_value_t = Self::default().interval)]
+    pub interval: Seconds,
+    /// Pages (a number) or memory (`64M`) moved per second at the most.
+    #[arg(long, value_name = "RATE", default_value = "256M")]
+    pub rate: Rate,
+    /// Move only pages that TENANT shares; may be repeated.
+    ///
+    /// TENANT is a pid, or a pattern with * and ? of its name (web1, 'web*'), of its
+    /// cgroup or one above it (`cgroup:/machine.slice/*`), or of its unit
+    /// (unit:nginx.service).
+    #[arg(long, value_name = "TENANT", alias = "pid")]
+    pub only: Vec<Who>,
+    /// Leave alone all pages that TENANT shares; may be repeated.
+    #[arg(long, value_name = "TENANT")]
+    pub exclude: Vec<Who>,
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Self {
+            policy: PolicyName::Fair,
+            interval: Seconds(10),
+            rate: Rate((256 << 20) / pagemap::page_size()),
+            only: Vec::new(),
+            exclude: Vec::new(),
+        }
+    }
+}
+
+impl Rule {
+    /// Says what is wrong before anything is touched. A single node is not: `serve`
+    /// moves nothing there, so that one configuration does for all hosts.
+    pub fn check(&self, root: &Root, moving: bool) -> Result<()> {
+        view::require_ksm(root)?;
+        for who in self.only.iter().chain(&self.exclude) {
+            // Who has a name may come later; a pid is of somebody who is there.
+            let Who::Pid(pid) = *who else { continue };
+            if TaskStat::read(root, pid)?.is_none() {
+                bail!("there is no process {pid}; `nuksm status` lists tenants and their pids");
+            }
+        }
+        privilege::require(root, "placing pages", moving)
+    }
+
+    /// Two that place by different rules would move pages to and fro for ever.
+    pub fn lock(root: &Root) -> Result<Lock> {
+        Lock::take(root, "place.lock", "place")
+    }
+}
+
+/// The policies by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PolicyName {
+    /// Evenly over the nodes that have a sharer.
+    Fair,
+    /// By nice value: in proportion to 1/(nice + 21) of the sharers.
+    Priority,
+}
+
+impl PolicyName {
+    /// The word for it on the command line and in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fair => "fair",
+            Self::Priority => "priority",
+        }
+    }
+}
+
+impl From<PolicyName> for model::Policy {
+    fn from(name: PolicyName) -> Self {
+        match name {
+            PolicyName::Fair => Self::Fair,
+            PolicyName::Priority => Self::Priority,
+        }
+    }
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A moment's view of all merged pages: where they are and who shares them.
+
+use crate::shared::tenants::{self, Tenant};
+use anyhow::{Context, Result};
+use ksmfs::Ksm;
+use model::Page;
+use numafs::Topology;
+use pagemap::{KpageFlags, Mapping, Scan};
+use std::collections::{BTreeMap, HashMap};
+use sysroot::Root;
+
+/// All merged pages with several mappings.
+#[derive(Debug)]
+pub struct View {
+    /// Nodes and their memory.
+    pub machine: Topology,
+    /// Processes with mergeable memory.
+    pub tenants: Vec<Tenant>,
+    /// Every place that maps a merged page, and how many were looked at.
+    pub scan: Scan,
+    /// The merged pages, in the order of [`Scan::pages`].
+    pub pages: Vec<Page>,
+    /// The sharing sets: indexes of tenants, ascending.
+    pub sets: Vec<Vec<u32>>,
+    /// Whether /proc/kpageflags told merged pages from those a fork shares.
+    pub ksm_flag_reliable: bool,
+}
+
+/// KSM's settings and counters, or the error that this kernel has no KSM.
+pub fn require_ksm(root: &Root) -> Result<Ksm> {
+    Ksm::read(root)?.context("this kernel has no KSM: it needs CONFIG_KSM=y")
+}
+
+/// Did a look end because it was asked to?
+pub fn was_stopped(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(pagemap::Error::Stopped))
+}
+
+/// A tenant's merged pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TenantPages {
+    /// Places in its memory that map a merged page.
+    pub merged: u64,
+    /// Those of them whose page is on the tenant's node.
+    pub local: u64,
+}
+
+impl View {
+    /// Looks at the machine. Takes root. `stop` is asked again and again: once it
+    /// says true, the answer is an error that [`was_stopped`] knows.
+    pub fn collect(root: &Root, stop: &dyn Fn() -> bool) -> Result<Self> {
+        let machine = Topology::read(root).context("cannot read the machine's nodes")?;
+        let tenants = tenants::find(root, &machine).context("cannot list processes")?;
+        let mut flags = KpageFlags::open(root).context("cannot tell merged pages from others")?;
+        let pids: Vec<u32> = tenants.iter().map(|tenant| tenant.pid).collect();
+        let scan =
+            Scan::run(root, &mut flags, &pids, stop).context("cannot look through mergeable memory")?;
+        let mut view = Self {
+            machine,
+            tenants,
+            scan,
+            pages: Vec::new(),
+            sets: Vec::new(),
+            ksm_flag_reliable: flags.ksm_flag_reliable(),
+        };
+        view.group();
+        Ok(view)
+    }
+
+    /// Finds each page's node and sharing set.
+    fn group(&mut self) {
+        let mut known = HashMap::<Vec<u32>, u32>::new();
+        let mut sharers = Vec::new();
+        for mappings in self.scan.pages() {
+            sharers.clear();
+            sharers.extend(mappings.iter().map(|mapping| mapping.tenant()));
+            sharers.dedup();
+            // Neighbours mostly have the same sharers: no need to look those up.
+            let set = match self.pages.last() {
+                Some(page) if self.sets[page.set as usize] == sharers => page.set,
+                _ => *known.entry(sharers.clone()).or_insert_with(|| {
+                    self.sets.push(sharers.clone());
+                    u32::try_from(self.sets.len() - 1).unwrap_or(u32::MAX)
+                }),
+            };
+            self.pages.push(Page { node: self.node_of(mappings[0]), set, place: mappings[0].place() });
+        }
+    }
+
+    /// The node of a page: by its frame where one node owns it, else by asking
+    /// the kernel. A page that is gone by then counts for no node that exists.
+    fn node_of(&self, mapping: Mapping) -> u32 {
+        self.machine.node_of_pfn(mapping.pfn).unwrap_or_else(|| {
+            let pid = self.tenants[mapping.tenant() as usize].pid;
+            pagemap::nodes_of(pid, &[mapping.addr()]).first().copied().flatten().unwrap_or(u32::MAX)
+        })
+    }
+
+    /// Merged pages on each node that has memory.
+    pub fn pages_per_node(&self) -> BTreeMap<u32, u64> {
+        let with_memory = self.machine.nodes.iter().filter(|node| node.total_bytes > 0);
+        let mut counts: BTreeMap<u32, u64> = with_memory.map(|node| (node.id, 0)).collect();
+        for page in &self.pages {
+            *counts.entry(page.node).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Places that map the merged pages on each node: those of tenants that run
+    /// there, and those of others.
+    pub fn mappings_per_node(&self) -> BTreeMap<u32, (u64, u64)> {
+        let mut counts = BTreeMap::<u32, (u64, u64)>::new();
+        for (mappings, page) in self.scan.pages().zip(&self.pages) {
+            let (local, remote) = counts.entry(page.node).or_default();
+            for mapping in mappings {
+                let is_local = self.tenants[mapping.tenant() as usize].node == Some(page.node);
+                *(if is_local { &mut *local } else { &mut *remote }) += 1;
+            }
+        }
+        counts
+    }
+
+    /// Each tenant's merged pages, with the pages where `pages` says.
+    pub fn tenant_pages(&self, pages: &[Page]) -> Vec<TenantPages> {
+        let mut counts = vec![TenantPages::default(); self.tenants.len()];
+        for (mappings, page) in self.scan.pages().zip(pages) {
+            for mapping in mappings {
+                let tenant = mapping.tenant() as usize;
+                counts[tenant].merged += 1;
+                counts[tenant].local += u64::from(self.tenants[tenant].node == Some(page.node));
+            }
+        }
+        counts
+    }
+
+    /// Each tenant's part of what merging saves: of a page that n places map,
+    /// n - 1 are saved, and each place counts for the same part of that.
+    pub fn saved_bytes(&self, page_size: u64) -> Vec<u64> {
+        let mut saved = vec![0.0; self.tenants.len()];
+        for mappings in self.scan.pages() {
+            let part = 1.0 - 1.0 / mappings.len() as f64;
+            for mapping in mappings {
+                saved[mapping.tenant() as usize] += part * page_size as f64;
+            }
+        }
+        // Above 0, and below the host's memory.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        saved.into_iter().map(|bytes: f64| bytes.round() as u64).collect()
+    }
+
+    /// How many pages each sharing set has, over all nodes.
+    pub fn pages_per_set(&self) -> Vec<u64> {
+        let mut counts = vec![0; self.sets.len()];
+        for page in &self.pages {
+            counts[page.set as usize] += 1;
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// Three tenants, on nodes 0, 1 and 1; frames 1 to 3 with the given
+    /// sharers, the first two on node 0, the third on node 1.
+    pub fn view() -> View {
+        let tenant = |pid: u32, node| Tenant {
+            pid,
+            name: format!("t{pid}"),
+            cgroup: String::new(),
+            node,
+            nice: 0,
+            start_ticks: 0,
+            ksm: ksmfs::ProcessKsm::default(),
+        };
+        let node = |id| numafs::Node {
+            id,
+            cpus: numafs::CpuList::default(),
+            total_bytes: 1 << 30,
+            free_bytes: 1 << 20,
+            room_pages: 250,
+            distances: vec![if id == 0 { 10 } else { 21 }, if id == 0 { 21 } else { 10 }],
+        };
+        let zones = vec![
+            numafs::ZoneSpan { node: 0, start_pfn: 0, end_pfn: 3 },
+            numafs::ZoneSpan { node: 1, start_pfn: 3, end_pfn: 9 },
+        ];
+        let mappings = [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 0), (3, 2)];
+        let mappings =
+            (1..).zip(mappings).map(|(place, (pfn, tenant))| Mapping::new(pfn, tenant, place * 4096));
+        let mut view = View {
+            machine: Topology { nodes: vec![node(0), node(1)], zones },
+            tenants: vec![tenant(10, Some(0)), tenant(11, Some(1)), tenant(12, Some(1))],
+            scan: Scan { mappings: mappings.collect(), looked_at: 9 },
+            pages: Vec::new(),
+            sets: Vec::new(),
+            ksm_flag_reliable: false,
+        };
+        view.group();
+        view
+    }
+
+    #[test]
+    fn an_end_that_was_asked_for_is_told_from_a_failure() {
+        use anyhow::Context;
+        let error = |error: pagemap::Error| Err::<(), _>(error).context("cannot look").unwrap_err();
+        assert!(was_stopped(&error(pagemap::Error::Stopped)));
+        assert!(!was_stopped(&error(pagemap::Error::HiddenFrames)));
+    }
+
+    /// So many tenants and sharing sets of one page; which tenants share is as
+    /// good as left to chance, but always the same.
+    pub fn crowd(tenants: u32, sharers: u32, sets: u32) -> View {
+        let mut view = view();
+        let tenant = view.tenants[0].clone();
+        view.tenants = (0..tenants).map(|number| Tenant { pid: 100 + number, ..tenant.clone() }).collect();
+        let members = |set: u32| {
+            let mut members = std::collections::BTreeSet::new();
+            let mut next = u64::from(set).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            while members.len() < sharers as usize {
+                next = (next ^ (next >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).wrapping_add(1);
+                members.insert(u32::try_from((next >> 33) % u64::from(tenants)).unwrap());
+            }
+            members.into_iter().collect()
+        };
+        view.sets = (0..sets).map(members).collect();
+        view.pages = (0..sets).map(|set| Page { node: set % 2, set, place: set.into() }).collect();
+        view
+    }
+
+    #[test]
+    fn pages_are_grouped_by_their_sharers() {
+        let view = view();
+        assert_eq!(view.sets, [vec![0, 1], vec![0, 2]]);
+        assert_eq!(view.pages_per_set(), [2, 1]);
+        assert_eq!(view.pages_per_node(), BTreeMap::from([(0, 2), (1, 1)]));
+    }
+
+    #[test]
+    fn nodes_count_near_and_far_mappings() {
+        assert_eq!(view().mappings_per_node(), BTreeMap::from([(0, (2, 2)), (1, (1, 2))]));
+    }
+
+    #[test]
+    fn tenants_count_every_place_that_maps_a_page() {
+        let view = view();
+        let counts: Vec<_> = view.tenant_pages(&view.pages).iter().map(|t| (t.merged, t.local)).collect();
+        assert_eq!(counts, [(4, 2), (2, 0), (1, 1)]);
+    }
+
+    #[test]
+    fn tenants_savings_add_up_to_the_pages_that_are_gone() {
+        // Two pages with two places each, one with three: 1 + 1 + 2 are gone.
+        let saved = view().saved_bytes(600);
+        assert_eq!(saved, [300 + 300 + 400 + 400, 300 + 300, 400]);
+        assert_eq!(saved.iter().sum::<u64>(), 4 * 600);
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tenants as operators point at them: by what survives a restart, or by pid.
+
+use crate::shared::tenants::Tenant;
+use glob::Pattern;
+use serde::{Deserialize, Deserializer, de};
+use std::str::FromStr;
+
+/// Which tenants are meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Who {
+    /// One process, as long as it lives.
+    Pid(u32),
+    /// By the name that reports show.
+    Name(Pattern),
+    /// Those in a cgroup, or in one below it.
+    Cgroup(Pattern),
+    /// Those in a unit of systemd: service, scope or slice.
+    Unit(Pattern),
+}
+
+impl Who {
+    /// Is this tenant one of them?
+    pub fn is(&self, tenant: &Tenant) -> bool {
+        let path = tenant.cgroup.as_str();
+        match self {
+            Self::Pid(pid) => *pid == tenant.pid,
+            Self::Name(pattern) => pattern.matches(&tenant.name),
+            Self::Cgroup(pattern) => {
+                let ends = path.match_indices('/').map(|(at, _)| at).filter(|&at| at > 0);
+                ends.chain([path.len()]).any(|end| pattern.matches(&path[..end]))
+            }
+            Self::Unit(pattern) => path.split('/').any(|unit| pattern.matches(unit)),
+        }
+    }
+}
+
+impl FromStr for Who {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.starts_with(|char: char| char.is_ascii_digit())
+            && text.chars().all(|char| char.is_ascii_digit())
+        {
+            return text.parse().map(Self::Pid).map_err(|_| format!("{text:?} is no process number"));
+        }
+        let (make, words): (fn(Pattern) -> Self, &str) = match text.split_once(':') {
+            Some(("cgroup", path)) => (Self::Cgroup, path),
+            Some(("unit", unit)) => (Self::Unit, unit),
+            // Names of containers have a colon, too.
+            _ => (Self::Name, text),
+        };
+        match Pattern::new(words) {
+            Ok(pattern) if !words.is_empty() => Ok(make(pattern)),
+            _ => Err(format!(
+                "{text:?} names no tenant: write a pid, or a name (web1, web*), cgroup:/machine.slice/*, \
+                 or unit:nginx.service"
+            )),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Who {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is(who: &str) -> bool {
+        let tenant = Tenant {
+            pid: 12,
+            name: "docker:0123456789ab".into(),
+            cgroup: "/machine.slice/docker-0123456789abcdef.scope/worker".into(),
+            node: None,
+            nice: 0,
+            start_ticks: 0,
+            ksm: ksmfs::ProcessKsm::default(),
+        };
+        who.parse::<Who>().unwrap().is(&tenant)
+    }
+
+    #[test]
+    fn tenants_by_pid_name_cgroup_and_unit() {
+        for who in [
+            "12",
+            "docker:0123456789ab",
+            "docker:*",
+            "*",
+            "cgroup:/machine.slice",
+            "cgroup:/machine.slice/docker-*",
+            "cgroup:/machine.slice/docker-0123456789abcdef.scope/worker",
+            "unit:machine.slice",
+            "unit:docker-*.scope",
+        ] {
+            assert!(is(who), "{who}");
+        }
+        for who in
+            ["1", "120", "docker", "worker", "cgroup:/machine", "cgroup:machine.slice", "unit:nginx.service"]
+        {
+            assert!(!is(who), "{who}");
+        }
+    }
+
+    #[test]
+    fn what_names_nobody_is_refused() {
+        for bad in ["", "cgroup:", "unit:", "web[", "99999999999"] {
+            assert!(bad.parse::<Who>().is_err(), "{bad}");
+        }
+    }
+}

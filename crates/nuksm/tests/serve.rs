@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `nuksm serve` attacked: whatever one client does, another one gets the metrics
+//! within a second, and SIGTERM ends the daemon. On any host whose kernel has KSM.
+
+// All of this file is a test.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit, setrlimit};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// In which another client must have its answer.
+const SECOND: Duration = Duration::from_secs(1);
+/// In which something must happen that does not depend on us.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// What the daemon may grow by, whatever clients send.
+const GROWTH_KIB: u64 = 16 << 10;
+
+/// A process that ends with its test, whatever becomes of that.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Daemon {
+    process: Process,
+    address: SocketAddr,
+    messages: Receiver<String>,
+}
+
+impl Daemon {
+    /// Starts it with so many open files at the most, and waits until it works.
+    fn start(files: u64) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nuksm"));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--interval", "1s"]).stderr(Stdio::piped());
+        let limit = Rlimit { current: Some(files), maximum: getrlimit(Resource::Nofile).maximum };
+        // SAFETY: between fork and exec, setrlimit is a system call and nothing else.
+        unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, limit)?)) };
+        let mut process = command.spawn().unwrap();
+        let (sender, messages) = channel();
+        let stderr = BufReader::new(process.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok())
+        });
+        let mut daemon = Self { process: Process(process), address: ([127, 0, 0, 1], 0).into(), messages };
+        let line = daemon.said("listening on");
+        let address = line.split_once("http://").unwrap().1.strip_suffix("/metrics").unwrap();
+        daemon.address = address.parse().unwrap();
+        until("a first collection", || daemon.get("/healthz").is_some_and(|answer| answer.contains(" 200 ")));
+        daemon
+    }
+
+    /// Waits for a message with these words.
+    fn said(&self, words: &str) -> String {
+        let end = Instant::now() + DEADLINE;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let line = self.messages.recv_timeout(left).unwrap_or_else(|_| panic!("never said: {words}"));
+            if line.contains(words) {
+                return line;
+            }
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.process.0)
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect_timeout(&self.address, DEADLINE).unwrap();
+        stream.set_write_timeout(Some(SECOND)).unwrap();
+        stream
+    }
+
+    /// The answer to a request; `None` when it does not come within a second.
+    fn get(&self, path: &str) -> Option<String> {
+        let start = Instant::now();
+        let mut stream = TcpStream::connect_timeout(&self.address, SECOND).ok()?;
+        stream.set_read_timeout(Some(SECOND)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        (start.elapsed() < SECOND && !answer.is_empty()).then_some(answer)
+    }
+
+    /// Another client gets the metrics, now.
+    fn serves_others(&self, meanwhile: &str) {
+        let answer = self.get("/metrics").unwrap_or_else(|| panic!("no answer within a second: {meanwhile}"));
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("nuksm_build_info"), "{answer}");
+    }
+
+    /// A figure of /proc/PID/status.
+    fn status(&self, key: &str) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.process.0.id())).unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).unwrap();
+        value.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    fn ends_at_once(mut self) {
+        let start = Instant::now();
+        kill_process(self.pid(), Signal::TERM).unwrap();
+        let mut status = None;
+        until("the end", || {
+            status = self.process.0.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(
+            status.unwrap().success() && start.elapsed() < 5 * SECOND,
+            "{status:?} {:?}",
+            start.elapsed()
+        );
+    }
+}
+
+/// Waits for a state.
+fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !reached() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// For as many connections as the attacks have.
+fn with_many_files() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+}
+
+#[test]
+fn idle_connections_do_not_use_up_its_files() {
+    with_many_files();
+    let daemon = Daemon::start(1024);
+    let idle: Vec<TcpStream> = (0..1_200).map(|_| daemon.connect()).collect();
+    daemon.serves_others("1200 idle connections");
+    drop(idle);
+    daemon.serves_others("after 1200 idle connections");
+    daemon.ends_at_once();
+}
+
+#[test]
+fn files_that_are_used_up_are_said_and_survived() {
+    with_many_files();
+    let daemon = Daemon::start(1024);
+    let idle: Vec<TcpStream> = (0..100).map(|_| daemon.connect()).collect();
+    daemon.serves_others("100 idle connections");
+    let few = Rlimit { current: Some(8), maximum: getrlimit(Resource::Nofile).maximum };
+    let before = prlimit(Some(daemon.pid()), Resource::Nofile, few).unwrap();
+    let waiting = daemon.connect();
+    let line = daemon.said("cannot accept a connection");
+    assert!(line.contains("Too many open files"), "{line}");
+    prlimit(Some(daemon.pid()), Resource::Nofile, before).unwrap();
+    daemon.said("accepted again");
+    until("metrics", || daemon.get("/metrics").is_some_and(|answer| answer.starts_with("HTTP/1.1 200")));
+    drop((idle, waiting));
+    daemon.ends_at_once();
+}
+
+#[test]
+fn who_asks_and_never_reads_delays_nobody() {
+    let daemon = Daemon::start(1024);
+    let mut stream = daemon.connect();
+    // So that little is answered before somebody would have to take it.
+    set_socket_recv_buffer_size(&stream, 4 << 10).unwrap();
+    let requests = "GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n".repeat(20_000);
+    // Once the first is answered, nobody takes the rest.
+    let _ = stream.write_all(requests.as_bytes());
+    for round in 0..20 {
+        daemon.serves_others(&format!("20,000 requests and no reader, round {round}"));
+    }
+    assert!(daemon.get("/healthz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200")));
+    daemon.ends_at_once();
+}
+
+#[test]
+fn an_endless_request_is_not_kept() {
+    let daemon = Daemon::start(1024);
+    daemon.serves_others("nothing");
+    let before = daemon.status("VmHWM");
+    let mut stream = daemon.connect();
+    let piece = vec![b'a'; 1 << 20];
+    let _ = stream.write_all(b"GET /");
+    for _ in 0..200 {
+        if stream.write_all(&piece).is_err() {
+            break;
+        }
+    }
+    daemon.serves_others("a request of 200 MB");
+    let grown = daemon.status("VmHWM") - before;
+    assert!(grown < GROWTH_KIB, "{grown} KiB more");
+    daemon.ends_at_once();
+}
+
+#[test]
+fn slow_clients_take_no_threads_and_little_memory() {
+    with_many_files();
+    let daemon = Daemon::start(4096);
+    daemon.serves_others("nothing");
+    let (threads, memory) = (daemon.status("Threads"), daemon.status("VmHWM"));
+    let mut slow: Vec<TcpStream> = (0..1_500)
+        .map(|_| {
+            let mut stream = daemon.connect();
+            // Some are closed by now, to make room.
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nX-Slow: ");
+            stream
+        })
+        .collect();
+    for round in 0..5 {
+        for stream in &mut slow {
+            let _ = stream.write_all(b"a");
+        }
+        daemon.serves_others(&format!("1500 slow clients, round {round}"));
+    }
+    let grown = daemon.status("VmHWM") - memory;
+    assert!(daemon.status("Threads") <= threads && grown < GROWTH_KIB, "{grown} KiB more");
+    daemon.ends_at_once();
+}
+
+/// What a process ended with whose standard error or output is a full disk.
+fn on_a_full_disk(arguments: &[&str], end: impl FnOnce(&Child)) -> Option<i32> {
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nuksm"));
+    let mut process = Process(command.args(arguments).stdout(full()).stderr(full()).spawn().unwrap());
+    end(&process.0);
+    process.0.wait().unwrap().code()
+}
+
+#[test]
+fn messages_that_nobody_takes_end_nothing() {
+    let ready = tempfile::tempdir().unwrap();
+    let config = ready.path().join("nuksm.toml");
+    // Free a moment ago, and nobody else here takes ports by number.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    fs::write(&config, format!("[serve]\nlisten = \"{port}\"\n")).unwrap();
+    let code = on_a_full_disk(&["serve", "--config", config.to_str().unwrap()], |process| {
+        until("an answer", || TcpStream::connect(port).is_ok());
+        kill_process(Pid::from_child(process), Signal::HUP).unwrap();
+        // Reading a configuration that is wrong is said, too.
+        fs::write(&config, "[serve]\nlisten = 7\n").unwrap();
+        kill_process(Pid::from_child(process), Signal::HUP).unwrap();
+        until("still there", || TcpStream::connect(port).is_ok());
+        kill_process(Pid::from_child(process), Signal::TERM).unwrap();
+    });
+    assert_eq!(code, Some(0));
+    assert_eq!(on_a_full_disk(&["doctor"], |_| ()), Some(1), "what cannot be printed is an error, no panic");
+    assert_eq!(on_a_full_disk(&["status", "--no-such-option"], |_| ()), Some(2));
+}
+
+#[test]
+fn a_reader_of_messages_that_is_gone_ends_nothing() {
+    let mut daemon = Daemon::start(1024);
+    // The pipe's other end closes with the thread that reads it, at the next line.
+    daemon.messages = channel().1;
+    for _ in 0..3 {
+        kill_process(daemon.pid(), Signal::HUP).unwrap();
+        daemon.serves_others("SIGHUP without a reader");
+    }
+    daemon.ends_at_once();
+}
