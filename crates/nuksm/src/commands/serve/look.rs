@@ -49,6 +49,13 @@ impl Schedule {
         now.saturating_duration_since(*at) + interval / 10 >= pause.max(cost.div_f64(BUDGET))
     }
 
+    /// The next look is due whatever the counters say, as soon as the budget allows it.
+    pub fn expect_change(&mut self) {
+        if let Some((_, _, seen)) = &mut self.last {
+            *seen = None;
+        }
+    }
+
     /// Notes a look and its CPU time; without a fingerprint, the next one is due
     /// whatever the counters say.
     pub fn looked(&mut self, at: Instant, cpu_seconds: f64, fingerprint: Option<Fingerprint>) {
@@ -159,6 +166,8 @@ mod tests {
             (false, true),
             "2 s in 400 s"
         );
+        schedule.expect_change();
+        assert_eq!((due(&schedule, 390, &same), due(&schedule, 400, &same)), (false, true));
         schedule.looked(start, 0.01, None);
         assert!(due(&schedule, 10, &same), "there is work left");
     }

@@ -172,6 +172,8 @@ impl Placing {
             Err(error) => {
                 self.shared.placed().get_or_insert_default().failed += 1;
                 self.failed_in_a_row += 1;
+                // Only a pass can prove that all is well again.
+                self.schedule.expect_change();
                 warn!("[place] {error:#}");
                 if self.failed_in_a_row >= PATIENCE {
                     self.health.failing(PLACE, format!("{error:#}"));
