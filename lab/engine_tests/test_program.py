@@ -42,7 +42,7 @@ def test_set_changes_the_placement_at_any_time(ksm: Ksm, merged: list[Tenant]) -
 def test_set_says_why_the_index_cannot_change_now(ksm: Ksm) -> None:
     done = program.run("engine", "set", "placement=priority", "index=content")
     assert done.returncode != 0
-    assert "echo 2 > /sys/kernel/mm/ksm/run" in done.stderr + done.stdout
+    assert "nuksm unmerge" in done.stderr + done.stdout
     assert "nothing was changed" in done.stderr + done.stdout
     assert ksm.read_text("placement") == "first [fair] priority"
     assert ksm.read_text("index") == "content [checksum]"
