@@ -54,6 +54,10 @@ class Cgroup:
         join = 'echo $$ >"$0" && echo 1000 >/proc/$$/oom_score_adj && exec "$@"'
         return ["sh", "-c", join, str(self.path / "cgroup.procs")]
 
+    def stand_back(self) -> None:
+        """Lets everybody else run first: ksmd, and who gives commands."""
+        put(self.path / "cpu.weight", 1)
+
     def limit(self, mib: int | None) -> None:
         put(self.path / "memory.max", "max" if mib is None else mib << 20)
 
@@ -80,8 +84,8 @@ class Cgroup:
 
 
 def account_memory() -> None:
-    """Lets cgroups below the root count and limit memory."""
-    put(CGROUPS / "cgroup.subtree_control", "+memory")
+    """Lets cgroups below the root count and limit memory, and weigh CPU time."""
+    put(CGROUPS / "cgroup.subtree_control", "+memory +cpu")
 
 
 def migrate(pid: int, source: int, target: int) -> None:

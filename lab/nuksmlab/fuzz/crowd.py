@@ -72,6 +72,7 @@ class Crowd:
         profile, pages = self.choose.choice(PROFILES), self.choose.choice(PAGES)
         seed = self.choose.getrandbits(63)
         cgroup = stress.Cgroup(name)
+        cgroup.stand_back()
         spec = Spec(name, profile, pages, node, self.nodes)
         member = Member(Fuzzer(spec, cgroup.prefix()), cgroup)
         self.alive.append(member)

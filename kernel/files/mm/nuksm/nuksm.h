@@ -240,7 +240,7 @@ void nuksm_promote(struct folio *folio);
 u8 nuksm_heat(struct folio *folio, bool touched, bool young);
 int nuksm_belongs(const struct nuksm_ballot *ballot, u16 lot,
 		  unsigned long kpfn, bool merged);
-int nuksm_migrate(struct folio *folio, int nid);
+void nuksm_migrate(struct folio *folio, int nid);
 void nuksm_prefer_node(int nid);
 
 #else /* !CONFIG_NUKSM_PLACEMENT */

@@ -296,10 +296,8 @@ static bool can_be_moved(struct folio *folio)
  * even tried, as it would be unmapped from all who share it in vain.
  *
  * Context: ksm_thread_mutex held, but no mmap_lock and no folio lock.
- *
- * Return: 0, or not if the page stayed where it was.
  */
-int nuksm_migrate(struct folio *folio, int nid)
+void nuksm_migrate(struct folio *folio, int nid)
 {
 	struct migration_target_control target = {
 		.nid = nid,
@@ -331,7 +329,6 @@ int nuksm_migrate(struct folio *folio, int nid)
 	else
 		nuksm_count(&nuksm_placement_stats.migrated, 1);
 	trace_nuksm_migrate(pfn, from, nid, err);
-	return err;
 }
 
 /**

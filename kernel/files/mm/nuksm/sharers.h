@@ -126,21 +126,13 @@ static u8 nuksm_own_heat(const struct ksm_rmap_item *rmap_item)
 /* The page that a mapping joined, if it is to be asked where it belongs. */
 static struct ksm_stable_node *nuksm_asked;
 
-/*
- * Is it worth to ask all sharers? Of many, one more changes little. And a page
- * that was tried to be moved rests for a while: moving it means to find all its
- * mappings, however many areas their processes have.
- */
+/* Of more sharers than these, one more changes little. */
 #define NUKSM_ALWAYS_ASK	64
-#define NUKSM_REST_SCANS	1
-#define NUKSM_REFUSED_SCANS	8
 
-static bool nuksm_may_ask(const struct ksm_stable_node *stable_node)
+static bool nuksm_worth_asking(const struct ksm_stable_node *stable_node)
 {
-	if (stable_node->rmap_hlist_len > NUKSM_ALWAYS_ASK &&
-	    !is_power_of_2(stable_node->rmap_hlist_len))
-		return false;
-	return (s16)((u16)ksm_scan.seqnr - stable_node->rests_until) >= 0;
+	return stable_node->rmap_hlist_len <= NUKSM_ALWAYS_ASK ||
+	       is_power_of_2(stable_node->rmap_hlist_len);
 }
 
 /*
@@ -149,7 +141,7 @@ static bool nuksm_may_ask(const struct ksm_stable_node *stable_node)
  */
 static void nuksm_ask_later(struct ksm_rmap_item *rmap_item)
 {
-	if (nuksm_places() && nuksm_may_ask(rmap_item->head))
+	if (nuksm_places() && nuksm_worth_asking(rmap_item->head))
 		nuksm_asked = rmap_item->head;
 }
 
@@ -160,7 +152,7 @@ static void nuksm_place_joined(void)
 	struct ksm_rmap_item *sharer;
 	struct folio *folio;
 	unsigned long kpfn;
-	int nid, rest;
+	int nid;
 
 	if (!stable_node)
 		return;
@@ -178,10 +170,8 @@ static void nuksm_place_joined(void)
 
 	nuksm_window(NUKSM_WINDOW_MOVE);
 	folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_NOLOCK);
-	if (!folio)
-		return;
-	rest = nuksm_migrate(folio, nid) ? NUKSM_REFUSED_SCANS : NUKSM_REST_SCANS;
-	stable_node->rests_until = ksm_scan.seqnr + rest;
+	if (folio)
+		nuksm_migrate(folio, nid);
 }
 
 /*
@@ -201,7 +191,6 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 		lot = nuksm_next_lot(lot);
 	}
 	stable_node->lot = lot;
-	stable_node->rests_until = ksm_scan.seqnr;
 }
 
 #else /* !CONFIG_NUKSM_PLACEMENT */
