@@ -17,10 +17,10 @@ ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
 
 # An emulated machine keeps one CPU busy: two at once, the longest first. What they
 # need was made before: make would begin with those that need least.
-# Of the fuzzer, a round that is the same each time; `make stress` plays others.
-ONE_ROUND := NODES=2 SECONDS=60 SEED=11301603
 AT_ONCE_TESTS := guest stress package unit selftests engine kernel-check counter
 READY := $(if $(AT_ONCE),,setup-test build)
+# Of the fuzzer, a round that is the same each time; `make stress` plays others.
+ONE_ROUND := NODES=2 SECONDS=60 SEED=11301603
 
 .DEFAULT_GOAL := help
 ifndef AT_ONCE
