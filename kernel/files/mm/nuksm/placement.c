@@ -41,8 +41,8 @@ static struct nuksm_dealer nuksm_dealer;
  * same one. Each entry has 16 bits of the checksum above a lot; 0 is none. The
  * rest of the checksum says in which set of entries it is; within the set, those
  * asked for last come first, and the last one makes room for a new one. To make
- * the kernel forget one lot, somebody has to merge about a quarter of the
- * machine's pages meanwhile.
+ * the kernel forget one lot, somebody has to have about as many other contents
+ * merged, at once or one after the other, as a quarter of memory has pages.
  *
  * Under ksm_thread_mutex, and never freed.
  */
