@@ -15,18 +15,12 @@ GUEST_TESTS := $(TESTS) lab/guest_tests
 SELFTESTS := lab/engine_tests/test_selftests.py
 ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
 
-# An emulated machine keeps one CPU busy: two at once, the longest first. What they
-# need was made before: make would begin with those that need least.
-AT_ONCE_TESTS := guest stress package unit selftests engine kernel-check counter
-READY := $(if $(AT_ONCE),,setup-test build)
-# Of the fuzzer, a round that is the same each time; `make stress` plays others.
-ONE_ROUND := NODES=2 SECONDS=60 SEED=11301603
+# What targets need; nothing, where nuksmlab.suite has seen to it.
+READY := setup build
 
 .DEFAULT_GOAL := help
-ifndef AT_ONCE
 .NOTPARALLEL:
-endif
-.PHONY: help demo test check unit kernel kernels kernel-deb kernel-check series engine selftests stress guest vms counter package cost bench paper build program install uninstall deb clean setup-demo setup-deb setup-test setup-kernel setup-kernel-deb
+.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 engine-4 engine-debug selftests selftests-some stress guest guest-2 guest-4 vms counter package cost bench paper build program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -34,13 +28,13 @@ help: ## list the targets
 demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, or /path/to/vmlinuz
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
-test: setup-test ## run all tests: check, unit, stress, selftests, guest, engine, package, kernel-check, counter; paper in small
-	$(MAKE) --no-print-directory -j2 AT_ONCE=2 check build deb
-	$(MAKE) --no-print-directory kernels
-	$(MAKE) --no-print-directory -j2 AT_ONCE=2 $(ONE_ROUND) $(AT_ONCE_TESTS)
-	$(MAKE) --no-print-directory AT_ONCE=2 QUICK=1 paper
+test: setup ## for everybody, and CI: check, unit, engine and program on two nodes, a minute of fuzz
+	$(PYTHON) -m nuksmlab.suite test
 
-check: setup-test ## check format, lints, types, and who imports whom
+test-all: setup ## before a change is called done: all tests, four nodes, kernels that check themselves
+	$(PYTHON) -m nuksmlab.suite test-all
+
+check: $(filter setup,$(READY)) ## check format, lints, types, and who imports whom
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	scripts/layers.py
@@ -54,11 +48,8 @@ unit: $(READY) ## run the tests that need no machine
 	cargo test --locked --workspace
 	$(PYTHON) -m pytest -c lab/pyproject.toml lab/tests
 
-kernel: setup-kernel ## build our kernel and say where it is; CONFIG=lab, debug or kcsan, ARCH=um for User-Mode Linux
+kernel: $(if $(READY),setup-kernel) ## build our kernel and say where it is; CONFIG=lab, debug or kcsan, ARCH=um for User-Mode Linux
 	@kernel/build.sh $(if $(filter um,$(ARCH)),um,$(CONFIG))
-
-kernels: setup-test
-	for config in um lab debug; do kernel/build.sh $$config || exit; done
 
 kernel-deb: setup-kernel-deb ## build our kernel as Debian packages, configured as this machine's; CONFIG_FILE=/path/to/config
 	@CONFIG_FILE="$(CONFIG_FILE)" kernel/build.sh deb
@@ -66,53 +57,66 @@ kernel-deb: setup-kernel-deb ## build our kernel as Debian packages, configured 
 series: setup-kernel ## write the engine as patches for git am into build/series
 	@kernel/series.sh
 
-engine: $(READY) ## run the engine's tests, on its own kernels
+engine: engine-um engine-2 engine-4 engine-debug ## run the engine's tests, on its own kernels
+
+engine-um: $(READY) # what needs no nodes, and the tests in the kernel
 	kernel=$$(kernel/build.sh um) && \
 	$(PYTHON) -m nuksmlab uml --kernel "$$kernel" --memory-mib 512 --output build/engine-um -- $(ENGINE_TESTS)
-	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2 -- $(ENGINE_TESTS) -m "not stress and not cost and not exhaustive"
-	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4 -- $(ENGINE_TESTS) -m "not stress and not cost and not anywhere and not exhaustive"
 
-kernel-check: $(filter setup-test,$(READY)) ## ask the kernel's tools about the engine; compare what is without it with stock
+engine-2: $(READY)
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2 -- $(ENGINE_TESTS) -m "not stress and not cost and not exhaustive and not windows"
+
+engine-4: $(READY)
+	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4 -- $(ENGINE_TESTS) -m "not stress and not cost and not anywhere and not exhaustive and not windows"
+
+# Races: only a kernel that checks its memory sees all of them.
+engine-debug: $(READY)
+	$(IN_MACHINE) --kernel nuksm-debug --nodes 2 --memory-mib 1024 --output build/engine-debug -- $(ENGINE_TESTS) -m windows
+
+kernel-check: $(filter setup,$(READY)) ## ask the kernel's tools about the engine; compare what is without it with stock
 	@kernel/check.sh
 
-# As a part of `test` on our kernel only, in some settings, compared with stock's.
+selftests-some: $(READY)
+	$(PYTHON) -m nuksmlab.selftests build
+	$(ON_ENGINE) --nodes 2 --memory-mib 1024 --output build/selftests-some -- $(TESTS) $(SELFTESTS) -m "not exhaustive"
+
 selftests: $(READY) ## run the kernel's own tests of KSM, on a stock kernel and on ours
 	$(PYTHON) -m nuksmlab.selftests build
-ifdef AT_ONCE
-	$(ON_ENGINE) --nodes 2 --memory-mib 1024 --output build/selftests-some -- $(TESTS) $(SELFTESTS) -m "not exhaustive"
-else
 	$(PYTHON) -m nuksmlab run --nodes 2 --memory-mib 1024 --output build/selftests-stock -- $(TESTS) $(SELFTESTS)
 	$(ON_ENGINE) --nodes 2 --memory-mib 1024 --output build/selftests-engine -- $(TESTS) $(SELFTESTS)
 	$(PYTHON) -m nuksmlab.selftests compare build/selftests-stock build/selftests-engine
-endif
 
 stress: $(READY) ## everything at once, at random; NODES=2 or 4, SECONDS=300, KERNEL=nuksm-debug or nuksm-kcsan, SEED=
 	$(PYTHON) -m nuksmlab.fuzz --kernel $(or $(KERNEL),nuksm-debug) --nodes $(NODES) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
-guest: $(READY) ## run the program's tests in machines of two and four nodes
+guest: guest-2 guest-4 ## run the program's tests in machines of two and four nodes
+
+guest-2: $(READY)
 	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2 -- $(GUEST_TESTS) -m "not cost and not package and not vm"
+
+guest-4: $(READY)
 	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4 -- $(GUEST_TESTS) -m "not cost and not package and not vm and not anywhere"
 
 # Apart from `test`: nested guests need more of the emulator than it always gives.
-vms: setup-test build ## compare what is estimated for two virtual machines by KVM with what is merged
+vms: setup build ## compare what is estimated for two virtual machines by KVM with what is merged
 	kernel=$$(kernel/build.sh lab) && $(IN_MACHINE) --nested --nodes 2 --memory-mib 1024 --output build/vms -- \
 		env NUKSM_VM_KERNEL="$$kernel" $(GUEST_TESTS) -m vm -s
 
 counter: $(READY) ## test the counting of DRAM accesses, in a counting machine
 	$(ON_ENGINE) --count --nodes 2 --memory-mib 512 --output build/counter -- $(TESTS) lab/counter_tests
 
-package: $(READY) $(if $(AT_ONCE),,deb) ## test the Debian package and its unit, under systemd in a machine
+package: $(READY) deb ## test the Debian package and its unit, under systemd in a machine
 	packaging/deb.sh +upgrade
 	image=$$($(PYTHON) -m nuksmlab.debian_root) && \
 	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/package -- $(PYTHON) -m nuksmlab.systemd "$$image" \
 		$(subst $(PYTHON),python3,$(GUEST_TESTS)) -m package
 
-cost: setup-test build ## measure a pass over 1 GiB of merged pages, serving 64 tenants, and what readers cost ksmd
+cost: setup build ## measure a pass over 1 GiB of merged pages, serving 64 tenants, and what readers cost ksmd
 	$(IN_MACHINE) --nodes 2 --memory-mib 2048 --output build/cost -- $(GUEST_TESTS) -m cost
 	cat build/cost/*.json
 	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/cost-readers -- $(ENGINE_TESTS) -m cost -s
 
-bench: setup-test build ## measure the engine's index against stock's; QUICK=1 for two minutes
+bench: setup build ## measure the engine's index against stock's; QUICK=1 for two minutes
 	kernel=$$(kernel/build.sh um) && stock=$$(kernel/build.sh um-stock) && \
 	$(PYTHON) -m nuksmlab.bench index --kernel "$$kernel" --stock "$$stock" $(if $(QUICK),--quick)
 
@@ -135,7 +139,7 @@ install: $(if $(SUDO_USER),,program) ## install the program, its manual and its 
 uninstall: ## remove what install put there, but for a changed configuration
 	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" packaging/install.sh uninstall
 
-deb: setup-deb program ## make a Debian package in build/deb
+deb: $(if $(READY),setup-deb) program ## make a Debian package in build/deb
 	rm -rf build/deb
 	packaging/deb.sh
 
@@ -148,7 +152,7 @@ setup-demo:
 setup-deb:
 	scripts/setup.sh deb
 
-setup-test:
+setup: ## install what all targets need, as far as it is missing
 	scripts/setup.sh test
 
 setup-kernel:

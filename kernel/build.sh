@@ -26,6 +26,12 @@ fixes=$kernel/fixes/6.12
 hooks=$kernel/hooks/6.12
 cache=${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}
 
+job=
+trap '[ -z "$job" ] || kill -- "-$job" 2>/dev/null || true' EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
 say() { echo "kernel: $*" >&2; }
 die() { say "$*"; exit 1; }
 
@@ -60,6 +66,7 @@ fetch_source() ( # DIRECTORY
 	flock 8
 	[ -d "$1" ] && return
 	tmp=$(mktemp -d "$1.XXXXXX")
+	trap 'rm -rf "$tmp"' EXIT
 	say "fetching linux-source-6.12 $version (150 MB)"
 	(cd "$tmp" && apt-get download -qq -o APT::Sandbox::User=root "linux-source-6.12=$version") >&2 ||
 		die "cannot fetch linux-source-6.12: is this Debian 12, with current package lists?"
@@ -68,7 +75,6 @@ fetch_source() ( # DIRECTORY
 	mkdir "$tmp/source"
 	tar -xf "$tmp"/package/usr/src/linux-source-6.12.tar.* -C "$tmp/source" --strip-components=1
 	mv "$tmp/source" "$1"
-	rm -rf "$tmp"
 )
 
 # The hooks are written for these files; other releases of 6.12 have them, too.
@@ -125,9 +131,16 @@ build() { # TREE OUTPUT LOG
 	fi
 	check_config "$2/wanted" "$2/.config"
 	say "building ($config, log: $3)"
-	"${make[@]}" -j"$(nproc)" "$target" 2>&1 | tee -a "$3" |
-		awk '/^  [A-Z]/ && ++n % 100 == 0 { print "kernel:   " n " steps"; fflush() }' >&2 ||
-		failed "$3"
+	# In a process group of its own, which ends with this script.
+	set -m
+	{
+		"${make[@]}" -j"$(nproc)" "$target" 2>&1 | tee -a "$3" |
+			awk '/^  [A-Z]/ && ++n % 100 == 0 { print "kernel:   " n " steps"; fflush() }' >&2
+	} &
+	job=$!
+	set +m
+	wait "$job" || failed "$3"
+	job=
 }
 
 # A kernel, or for `deb` the folder of packages, which Linux puts beside OUTPUT.

@@ -134,23 +134,29 @@ install_missing() {
 		echo "These packages are missing, and installing them needs root or sudo: ${missing[*]}" >&2
 		exit 1
 	fi
+	echo "to be installed by apt: ${missing[*]}"
 	as_root apt-get update -qq
 	find_missing # the package lists may have been empty
-	echo "installing: ${missing[*]}"
+	as_root dpkg --configure -a # what an interruption left half-done
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-		--no-install-recommends "${missing[@]}"
+		-o DPkg::Lock::Timeout=600 --no-install-recommends "${missing[@]}"
 }
 
 set_up_python() {
 	local wanted=$repository/lab/pyproject.toml stamp=$venv/.installed
 	cmp -s "$wanted" "$stamp" && return
-	echo "setting up Python packages in build/venv"
+	echo "to be installed into build/venv: what lab/pyproject.toml names"
 	rm -rf "$venv"
 	python3 -m venv "$venv"
 	"$venv/bin/pip" install --quiet --disable-pip-version-check \
 		--editable "$repository/lab[dev]"
 	cp "$wanted" "$stamp"
 }
+
+# One at a time; who comes second finds nothing missing.
+mkdir -p "$repository/build"
+exec 9>"$repository/build/.setup.lock"
+flock -n 9 || { echo "waiting for another set-up"; flock 9; }
 
 find_missing
 if [ ${#missing[@]} -gt 0 ]; then

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Pages that go away while they are merged, at each point where that can matter.
 
-Kernels without windows have one case: there it takes luck.
+A kernel that does not check its memory can lose a page here and say nothing.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from nuksmlab.fuzz import model
 from nuksmlab.fuzz.fuzzer import Fuzzer, Spec
 from nuksmlab.ksm import FAST, Ksm
 
-pytestmark = pytest.mark.needs(nodes=2)
+pytestmark = [pytest.mark.needs(nodes=2), pytest.mark.windows]
 
 PAGES = 512
 WIDTH = 2000  # microseconds

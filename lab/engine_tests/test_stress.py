@@ -20,7 +20,7 @@ from nuksmlab.fuzz.round import Round, seeds
 
 SECONDS = float(os.environ.get("NUKSM_STRESS_SECONDS", "180"))
 SEED = int(os.environ.get("NUKSM_STRESS_SEED", "1"))
-ROUND_SECONDS = 40.0
+ROUND_SECONDS = 120.0
 SWAP_MIB = 128
 READ_SECONDS = 0.2
 MANY_OFF = 8
@@ -59,7 +59,7 @@ def test_stress(capsys: pytest.CaptureFixture[str]) -> None:
             note(seed=seed)
             played = Round(seed, swap, log)
             try:
-                played.play(ROUND_SECONDS)
+                played.play(min(ROUND_SECONDS, SECONDS))
             finally:
                 print(played.counts.table())
             done += played.counts.done

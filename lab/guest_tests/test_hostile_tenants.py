@@ -16,7 +16,6 @@ from nuksmlab.tenant import StartTenant, Tenant
 
 pytestmark = pytest.mark.anywhere
 
-DEADLINE = 120.0
 PAGES = 256
 ESCAPES = "\x1b[2J\x1b]0;owned\x07"
 
@@ -85,7 +84,6 @@ def merge(ksm: Ksm, pid: int) -> None:
     wait.until(
         lambda: process_stat(pid)["ksm_merging_pages"] >= PAGES,
         lambda: f"{PAGES} merged pages, {process_stat(pid)}",
-        DEADLINE,
     )
     ksm.stop()
 

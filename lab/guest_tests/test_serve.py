@@ -20,7 +20,6 @@ from nuksmlab.tenant import StartTenant, Tenant
 
 pytestmark = pytest.mark.anywhere
 
-DEADLINE = 120.0
 PAGE = 4096
 MEASURED_MIB = 4
 MEASURED_SECONDS = 600
@@ -64,7 +63,7 @@ class Daemon:
         self.until(lambda: self.log.read_text().count(answer) > before, answer)
 
     def until(self, done: Callable[[], bool], what: str) -> None:
-        wait.until(done, lambda: f"{what}\n{self.log.read_text()}", DEADLINE)
+        wait.until(done, lambda: f"{what}\n{self.log.read_text()}")
 
     def get(self, path: str) -> int:
         assert self.process.poll() is None, self.log.read_text()

@@ -13,7 +13,6 @@ from nuksmlab import paths, program, stress, wait
 from nuksmlab.ksm import RUN, STOP, UNMERGE, Ksm
 from nuksmlab.tenant import StartTenant, Tenant, fill_node
 
-DEADLINE = 120.0
 BIG_MIB = 64
 
 
@@ -41,9 +40,7 @@ def start_unmerging(*options: str) -> subprocess.Popen[str]:
 
 def wait_for_change(tenants: list[Tenant], before: object) -> None:
     wait.until(
-        lambda: places(tenants) != before,
-        lambda: "the first pages to be un-merged",
-        DEADLINE,
+        lambda: places(tenants) != before, lambda: "the first pages to be un-merged"
     )
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from nuksmlab import wait
 
-MERGE_SECONDS = 180.0
 STOP, RUN, UNMERGE = 0, 1, 2
 
 # A scanner that looks at everything at once, for a quick merge, and the kernel's
@@ -69,7 +68,6 @@ class Ksm:
         wait.until(
             lambda: self.read("full_scans") >= goal,
             lambda: f"full scan {goal}; counters are {self.counters()}",
-            MERGE_SECONDS,
         )
 
     def scan_once(self) -> None:
@@ -91,7 +89,7 @@ class Ksm:
                 self._sleep_anew()
             return self.read("full_scans") >= goal
 
-        wait.until(done, lambda: f"scan {goal}; {self.counters()}", MERGE_SECONDS)
+        wait.until(done, lambda: f"scan {goal}; {self.counters()}")
 
     def _sleep_anew(self) -> None:
         """For very long; and not as long as ksmd may be sleeping now."""
@@ -115,7 +113,6 @@ class Ksm:
         wait.until(
             lambda: self.merged() >= mappings,
             lambda: f"{mappings} merged mappings; counters are {self.counters()}",
-            MERGE_SECONDS,
         )
         before = -1
         while before != self.merged():

@@ -171,8 +171,19 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def end_machines_when_terminated() -> None:
-    """Else a machine would outlive this process, which only `finally` ends."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    """Else a machine would outlive this process, which only `finally` ends.
+
+    Or a terminal that is closed. What ends already is not disturbed any more.
+    """
+    ends = (signal.SIGTERM, signal.SIGHUP)
+
+    def end(number: int, _frame: object) -> None:
+        for one in ends:
+            signal.signal(one, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for one in ends:
+        signal.signal(one, end)
 
 
 def relay(

@@ -109,6 +109,7 @@ def carry_out(arguments: argparse.Namespace) -> int:
 
 
 def main() -> int:
+    machine.end_machines_when_terminated()
     try:
         return carry_out(parse_arguments())
     except (machine.MachineError, host.HostError, FileNotFoundError) as error:

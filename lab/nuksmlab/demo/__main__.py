@@ -46,6 +46,7 @@ def observe(kernel: Path, nodes: int) -> Observed:
 
 
 def main() -> int:
+    machine.end_machines_when_terminated()
     arguments = parse_arguments()
     try:
         observed = observe(kernels.find(arguments.kernel), arguments.nodes)

@@ -18,7 +18,7 @@ from nuksmlab.ksm import FAST, Ksm
 from nuksmlab.tenant import Spec, Tenant
 
 REST_SECONDS = 0.5
-SHARER_MIB = 2
+SHARER_MIB = 8
 POINT = 0.01
 FEW, MANY = 16, 256
 STARTED_PER_NODE = 2
@@ -43,9 +43,9 @@ class Round:
         try:
             self.begin()
             self.act(seconds)
-            self.judge()
-            self.share()
-            self.take_apart()
+            for check in (self.judge, self.share, self.take_apart):
+                with self.counts.counted(f"({check.__name__})"):
+                    check()
         finally:
             self.actions.windows.close()
             self.actions.faults.switch(False)

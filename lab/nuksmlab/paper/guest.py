@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from nuksmlab import perf, program, wait
-from nuksmlab.ksm import MERGE_SECONDS, Ksm, process_stat
+from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.paper.start import Fleet, Running
 from nuksmlab.paper.trial import Observed, Phase, Trial
 from nuksmlab.perf import Events
@@ -66,7 +66,6 @@ def merge_part(ksm: Ksm, mappings: float) -> None:
     wait.until(
         lambda: ksm.merged() >= mappings,
         lambda: f"{mappings:.0f} merged mappings; counters are {ksm.counters()}",
-        MERGE_SECONDS,
         poll=0.02,
     )
     ksm.stop()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What machines are booted for: several at once, unless time is measured."""
 
+import multiprocessing
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -37,9 +38,15 @@ def run(job: Job) -> bool:
 def run_all(jobs: Sequence[Job], at_once: int) -> bool:
     """First those that measure time, each alone.
 
-    The others in processes of their own: Ctrl-C reaches these, and their machines.
+    The others in processes of their own. When this ends, they do, and their machines.
     """
     done = [run(job) for job in jobs if job.timed]
     with ProcessPoolExecutor(at_once) as pool:
-        done += pool.map(run, [job for job in jobs if not job.timed])
+        try:
+            done += pool.map(run, [job for job in jobs if not job.timed])
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
     return all(done)

@@ -31,6 +31,9 @@
 
 #define NUKSM_LOT_BITS		16
 
+/* A row divides the range of lots into parts of this width. */
+#define NUKSM_PART		(BIT(NUKSM_LOT_BITS) / NUKSM_ROW)
+
 static u32 weight_of(const struct nuksm_sharer *sharer)
 {
 	return NUKSM_TOP_WEIGHT / (sharer->nice + 21);
@@ -175,6 +178,7 @@ static void begin_row(struct nuksm_dealer *dealer)
 {
 	unsigned int i;
 
+	dealer->offset = get_random_u32_below(NUKSM_PART);
 	for (i = 0; i < NUKSM_ROW; i++) {
 		unsigned int j = get_random_u32_below(i + 1);
 
@@ -188,23 +192,22 @@ static void begin_row(struct nuksm_dealer *dealer)
  * nuksm_deal - a lot for a new page
  * @dealer: nobody else's at the moment; with @left at 0 it begins anew
  *
- * Lots come in rows. A row has one lot of each part of the range, in random
- * order: so shares of n pages differ from those wanted by less than the square
- * root of n / NUKSM_ROW, where random lots would make it the square root of n.
- * Each lot by itself is as likely as any other, and who sees where the pages of
- * earlier rows went knows nothing of those to come. The caller ends a row when
- * somebody is likely to have had the time to look. Who looks all the same after
- * each page of a row, and acts before the next, may guess a bit better than by
- * chance.
+ * Lots come in rows. A row has one lot of each part of the range, all at the same
+ * random place in it, in random order: so of a row each node gets its share,
+ * rounded up or down at random, and shares of n pages differ from those wanted by
+ * half the square root of n / NUKSM_ROW at most, where random lots would make it
+ * half the square root of n (standard deviations). Each lot by itself is as likely
+ * as any other, and who sees where the pages of earlier rows went knows nothing of
+ * those to come. The caller ends a row when somebody is likely to have had the
+ * time to look. Who looks all the same after each page of a row, and acts before
+ * the next, may guess a bit better than by chance.
  *
  * Return: the lot.
  */
 u16 nuksm_deal(struct nuksm_dealer *dealer)
 {
-	const u32 width = BIT(NUKSM_LOT_BITS) / NUKSM_ROW;
-
 	if (!dealer->left)
 		begin_row(dealer);
 	dealer->left--;
-	return dealer->parts[dealer->left] * width + get_random_u32_below(width);
+	return dealer->parts[dealer->left] * NUKSM_PART + dealer->offset;
 }

@@ -99,11 +99,13 @@ struct nuksm_ballot {
 /**
  * struct nuksm_dealer - makes lots
  * @left: how many more come in this row
+ * @offset: of this row's lots, each in its part of the range
  * @parts: the parts of the range that they come from, in the order of dealing,
  *	from behind
  */
 struct nuksm_dealer {
 	unsigned int left;
+	u16 offset;
 	u8 parts[NUKSM_ROW];
 };
 

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What `make test` and `make test-all` consist of: targets of the Makefile."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+# Of the fuzzer, a round that is the same each time; `make stress` plays others.
+FUZZ = "SEED=11301603"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A target, with what make is told beside it, and the parts it needs."""
+
+    name: str
+    arguments: tuple[str, ...]
+    after: tuple[str, ...] = ()
+
+
+def part(name: str, *arguments: str, after: Collection[str] = ()) -> Part:
+    return Part(name, arguments or (name,), tuple(after))
+
+
+# In the order in which they begin, if nothing else decides: the longest first.
+SMALL = (
+    part("build"),
+    part("kernel-lab", "kernel", "CONFIG=lab"),
+    part("kernel-um", "kernel", "ARCH=um"),
+    part("check", after=["build"]),
+    part("engine-2", after=["build", "kernel-lab"]),
+    part("guest-2", after=["build"]),
+    part("unit", after=["check"]),
+    part("fuzz", "stress", "KERNEL=nuksm", "SECONDS=60", FUZZ, after=["kernel-lab"]),
+    part("engine-um", after=["build", "kernel-um"]),
+)
+MORE = (
+    part("kernel-debug", "kernel", "CONFIG=debug"),
+    part("paper", "paper", "QUICK=1", after=["build", "kernel-lab"]),
+    part("engine-debug", after=["build", "kernel-debug"]),
+    part("stress", "stress", "SECONDS=300", FUZZ, after=["fuzz", "kernel-debug"]),
+    part("selftests-some", after=["build", "kernel-lab"]),
+    part("guest-4", after=["build"]),
+    part("engine-4", after=["build", "kernel-lab"]),
+    part("package", after=["unit"]),
+    part("kernel-check", after=["kernel-lab"]),
+    part("counter", after=["build", "kernel-lab"]),
+)
+SUITES: dict[str, Sequence[Part]] = {"test": SMALL, "test-all": (*SMALL, *MORE)}

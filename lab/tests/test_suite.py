@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The order of the tests' parts; what is left of them when they are ended."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import wait
+from nuksmlab.suite import plan
+from nuksmlab.suite.parts import SUITES, Part
+
+PARTS = (
+    Part("build", ("build",)),
+    Part("kernel", ("kernel",)),
+    Part("guest", ("guest",), after=("build",)),
+    Part("engine", ("engine",), after=("build", "kernel")),
+)
+
+
+def names(parts: list[Part]) -> list[str]:
+    return [part.name for part in parts]
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_what_a_part_needs_is_in_the_suite_and_comes_before(name: str) -> None:
+    passed: list[str] = []
+    while more := plan.ready(SUITES[name], passed, passed):
+        passed += names(more)
+    assert sorted(passed) == sorted(part.name for part in SUITES[name])
+
+
+def test_the_large_suite_has_all_of_the_small_one() -> None:
+    assert {*SUITES["test"]} <= {*SUITES["test-all"]}
+
+
+def test_a_part_begins_when_all_that_it_needs_has_passed() -> None:
+    assert names(plan.ready(PARTS, [], [])) == ["build", "kernel"]
+    assert names(plan.ready(PARTS, ["build", "kernel"], ["build"])) == ["guest"]
+    both = ["build", "kernel"]
+    assert names(plan.ready(PARTS, both, both)) == ["guest", "engine"]
+
+
+def test_what_needs_a_part_that_failed_is_lost() -> None:
+    assert plan.needed_by(PARTS, ["kernel"]) == ["engine"]
+    assert plan.needed_by(PARTS, ["build"]) == ["guest", "engine"]
+
+
+def test_the_time_that_is_left_is_that_of_the_last_run() -> None:
+    last = {"build": 10.0, "kernel": 30.0, "guest": 40.0, "engine": 50.0}
+    assert plan.seconds_left(PARTS, {}, [], last, 1) == 130
+    # The guest from 10 to 50, the kernel to 30, then the engine to 80.
+    assert plan.seconds_left(PARTS, {}, [], last, 2) == 80
+    running = {"guest": 15.0, "kernel": 28.0}
+    assert plan.seconds_left(PARTS, running, ["build"], last, 2) == 52
+    # Slower than it was: it may end at any moment.
+    assert plan.seconds_left(PARTS[:1], {"build": 99.0}, [], last, 2) == 0
+
+
+SPOKEN = """
+import os, signal, sys, time
+from nuksmlab.suite import __main__ as suite
+from nuksmlab.suite.parts import Part, SUITES
+from pathlib import Path
+place = Path(sys.argv[1])
+suite.OUTPUT, suite.SECONDS = place, place / "seconds.json"
+suite.paths.REPOSITORY = place
+SUITES["test"] = (Part("good", ("good",)), Part("bad", ("bad",)),
+                  Part("lost", ("good",), after=("bad",)))
+sys.argv = ["suite", "test", *sys.argv[2:]]
+sys.exit(suite.main())
+"""
+MAKEFILE = """
+good:
+	@echo one && echo two
+bad:
+	@echo three && {bad}
+"""
+
+
+def started(place: Path, bad: str) -> subprocess.Popen[str]:
+    (place / "Makefile").write_text(MAKEFILE.format(bad=bad))
+    return subprocess.Popen(
+        [sys.executable, "-c", SPOKEN, place, "--at-once", "2"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_others_go_on_when_a_part_fails(tmp_path: Path) -> None:
+    said, _ = (process := started(tmp_path, "false")).communicate()
+    assert process.returncode == 1
+    assert "good | two\n" in said
+    assert "bad  | FAILED" in said
+    assert "not run         lost" in said
+    assert (tmp_path / "good.txt").read_text() == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_nothing_is_left_when_it_is_ended(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    process = started(tmp_path, "echo $$$$ > pid && sleep 1000 & wait")
+    pid = tmp_path / "pid"
+    wait.until(lambda: pid.exists() and pid.read_text() != "", lambda: "the part")
+    process.send_signal(number)
+    process.communicate()
+    assert process.returncode == 128 + number
+    wait.until(
+        lambda: not Path(f"/proc/{int(pid.read_text())}").exists(),
+        lambda: "the end of the part",
+    )
