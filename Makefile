@@ -20,7 +20,7 @@ READY := setup build
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 engine-4 engine-debug selftests selftests-some stress guest guest-2 guest-4 vms counter package cost bench paper build program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
+.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-4 vms counter package cost bench paper build program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -57,17 +57,20 @@ kernel-deb: setup-kernel-deb ## build our kernel as Debian packages, configured 
 series: setup-kernel ## write the engine as patches for git am into build/series
 	@kernel/series.sh
 
-engine: engine-um engine-2 engine-4 engine-debug ## run the engine's tests, on its own kernels
+engine: engine-um engine-2 engine-4 engine-tiers engine-debug ## run the engine's tests, on its own kernels
 
 engine-um: $(READY) # what needs no nodes, and the tests in the kernel
 	kernel=$$(kernel/build.sh um) && \
-	$(PYTHON) -m nuksmlab uml --kernel "$$kernel" --memory-mib 512 --output build/engine-um -- $(ENGINE_TESTS)
+	$(PYTHON) -m nuksmlab uml --kernel "$$kernel" --memory-mib 512 --output build/engine-um -- $(ENGINE_TESTS) -m "not stress and not cost and not windows and not tiers"
 
 engine-2: $(READY)
-	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2 -- $(ENGINE_TESTS) -m "not stress and not cost and not exhaustive and not windows"
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2 -- $(ENGINE_TESTS) -m "not stress and not cost and not exhaustive and not windows and not tiers"
 
 engine-4: $(READY)
-	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4 -- $(ENGINE_TESTS) -m "not stress and not cost and not anywhere and not exhaustive and not windows"
+	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4 -- $(ENGINE_TESTS) -m "not stress and not cost and not anywhere and not exhaustive and not windows and not tiers"
+
+engine-tiers: $(READY)
+	$(ON_ENGINE) --nodes 2 --slow-tier --memory-mib 512 --output build/engine-tiers -- $(ENGINE_TESTS) -m tiers
 
 # Races: only a kernel that checks its memory sees all of them.
 engine-debug: $(READY)

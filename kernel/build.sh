@@ -136,7 +136,7 @@ build() { # TREE OUTPUT LOG
 	{
 		"${make[@]}" -j"$(nproc)" "$target" 2>&1 | tee -a "$3" |
 			awk '/^  [A-Z]/ && ++n % 100 == 0 { print "kernel:   " n " steps"; fflush() }' >&2
-	} &
+	} </dev/null &
 	job=$!
 	set +m
 	wait "$job" || failed "$3"
@@ -154,13 +154,16 @@ keep() { # OUTPUT RESULT
 }
 
 # As root, or by a sudo that asks nothing; else the lists stay as they are.
-update_package_lists() {
+update_package_lists() (
+	mkdir -p "$cache"
+	exec 7>"$cache/apt.lock"
+	flock 7
 	if [ "$(id -u)" = 0 ]; then
 		apt-get update -qq >&2 || true
 	else
 		sudo -n apt-get update -qq >&2 || true
 	fi
-}
+)
 
 # Sets version to the newest there is, source to where it goes, and result to
 # what is built from it.

@@ -135,19 +135,22 @@ install_missing() {
 		exit 1
 	fi
 	echo "to be installed by apt: ${missing[*]}"
-	as_root apt-get update -qq
+	# Nothing that is started keeps the lock.
+	as_root apt-get update -qq 9>&-
 	find_missing # the package lists may have been empty
-	as_root dpkg --configure -a # what an interruption left half-done
+	if [ -n "$(dpkg --audit)" ]; then # an interruption left something half-done
+		as_root env DEBIAN_FRONTEND=noninteractive dpkg --configure -a 9>&-
+	fi
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-		-o DPkg::Lock::Timeout=600 --no-install-recommends "${missing[@]}"
+		-o DPkg::Lock::Timeout=600 --no-install-recommends "${missing[@]}" 9>&-
 }
 
 set_up_python() {
 	local wanted=$repository/lab/pyproject.toml stamp=$venv/.installed
 	cmp -s "$wanted" "$stamp" && return
 	echo "to be installed into build/venv: what lab/pyproject.toml names"
-	rm -rf "$venv"
-	python3 -m venv "$venv"
+	# What runs from there goes on; one that was left half-made is made anew.
+	"$venv/bin/pip" --version >/dev/null 2>&1 || python3 -m venv --clear "$venv"
 	"$venv/bin/pip" install --quiet --disable-pip-version-check \
 		--editable "$repository/lab[dev]"
 	cp "$wanted" "$stamp"

@@ -30,6 +30,11 @@ def parser() -> argparse.ArgumentParser:
         help="emulate, and count DRAM accesses between marks into counts.jsonl",
     )
     run.add_argument(
+        "--slow-tier",
+        action="store_true",
+        help="one node more, of slow memory and without a CPU",
+    )
+    run.add_argument(
         "--nested",
         action="store_true",
         help="emulate so that guests by KVM can run inside",
@@ -64,7 +69,7 @@ def boot(arguments: argparse.Namespace) -> int:
         )
     kernel = kernels.find(arguments.kernel)
     paths.BUILD.mkdir(exist_ok=True)
-    shape = machine.Machine(arguments.nodes, arguments.memory_mib)
+    shape = machine.Machine(arguments.nodes, arguments.memory_mib, arguments.slow_tier)
     qemu_options = ""
     if arguments.count:
         (arguments.output / counter.COUNTS).unlink(missing_ok=True)
@@ -94,7 +99,6 @@ def boot(arguments: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    machine.end_machines_when_terminated()
     try:
         return boot(parser().parse_args())
     except (kernels.KernelError, machine.MachineError) as error:

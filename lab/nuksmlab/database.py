@@ -16,7 +16,6 @@ from nuksmlab.tenant import ANYWHERE
 from nuksmlab.workload import Answer, WorkloadError
 
 NAME = "mysql"
-START_SECONDS = 300.0
 ROW_BYTES = 192  # of sysbench's table in the MEMORY engine
 # What each instance has of everything is small and the same.
 SERVER = (
@@ -57,7 +56,7 @@ class Database:
         self.socket = self.directory / "socket"
         self.server = self._start(merged)
         try:
-            wait.until(self._is_up, self._log, START_SECONDS)
+            wait.until(self._is_up, self._log)
             self._query(TABLE.format(rows=self.rows))
         except BaseException:
             self._end()

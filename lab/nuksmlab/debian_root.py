@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from nuksmlab import machine, paths
+from nuksmlab import guard, machine, paths
 
 # Beyond what every Debian has: the init to be tested, and what runs the tests.
 PACKAGES = ("systemd-sysv", "python3")
@@ -55,4 +55,5 @@ def image() -> Path:
 
 
 if __name__ == "__main__":
+    guard.unwind_when_terminated()
     print(image())

@@ -5,14 +5,17 @@ A stock kernel's package is unpacked into the cache, never installed: the host
 keeps its own kernel and boot loader settings.
 """
 
+import fcntl
 import os
 import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from nuksmlab import paths
+from nuksmlab import guard, paths
 
 PACKAGE = re.compile(r"^linux-image-(6\.12\.[0-9]+\+deb[0-9]+-amd64)$")
 ENGINE = {"nuksm": "lab", "nuksm-debug": "debug", "nuksm-kcsan": "kcsan"}
@@ -54,11 +57,21 @@ def cached() -> Path | None:
     return image(max(releases, key=sort_key)) if releases else None
 
 
+@contextmanager
+def alone(name: str) -> Iterator[None]:
+    """One process at a time, as with flock(1) in kernel/build.sh."""
+    paths.cache().mkdir(parents=True, exist_ok=True)
+    with (paths.cache() / name).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def update_package_lists() -> None:
     """As root, or by a sudo that asks nothing; else the lists stay as they are."""
     as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
     if not as_root or shutil.which("sudo"):
-        subprocess.run([*as_root, "apt-get", "update", "-qq"], check=False)
+        with alone("apt.lock"):
+            subprocess.run([*as_root, "apt-get", "update", "-qq"], check=False)
 
 
 def download(directory: Path) -> str:
@@ -111,12 +124,15 @@ def fetch() -> Path:
 def build(config: str) -> Path:
     """The engine's own kernel, from the cache or built now; its progress is shown."""
     script = str(paths.REPOSITORY / "kernel" / "build.sh")
-    done = subprocess.run(
-        [script, config], stdout=subprocess.PIPE, text=True, check=False
-    )
-    if done.returncode != 0:
+    building = guard.start([script, config], grace=30, stdout=subprocess.PIPE)
+    try:
+        assert building.stdout
+        said = building.stdout.read().decode()
+    finally:
+        guard.end(building)
+    if building.returncode != 0:
         raise KernelError(f"kernel/build.sh {config} failed")
-    return Path(done.stdout.strip())
+    return Path(said.strip())
 
 
 def needs_parallel_cpus(given: str | None) -> bool:
@@ -136,6 +152,7 @@ def find(given: str | None) -> Path:
             raise KernelError(f"KERNEL={given}: this user may not read it")
         return path
     try:
-        return cached() or fetch()
+        with alone("stock.lock"):
+            return cached() or fetch()
     except KernelError as error:
         raise KernelError(f"{error}\n{HELP}") from error

@@ -8,7 +8,6 @@ import contextlib
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -16,9 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nuksmlab import paths
+from nuksmlab import guard, paths
 
 REMOTE_DISTANCE = 21
+# Latency in ns and bandwidth that firmware claims; emulation knows no difference.
+FAST, SLOW = (100, "16G"), (1000, "1G")
 CONSOLE = "console.txt"
 SAID = "output.txt"
 STARTED = "started"
@@ -57,20 +58,43 @@ class BootError(MachineError):
 
 @dataclass(frozen=True)
 class Machine:
-    """One CPU per node, the same memory on each, all remote nodes equally far."""
+    """One CPU per node, the same memory on each, all remote nodes equally far.
+
+    With a slow tier there is one node more, of slow memory and without a CPU.
+    """
 
     nodes: int
     node_mib: int
+    slow_tier: bool = False
 
     def arguments(self) -> list[str]:
-        result = ["--cpus", str(self.nodes), "-m", f"{self.nodes * self.node_mib}M"]
+        every = self.nodes + self.slow_tier
+        result = ["--cpus", str(self.nodes), "-m", f"{every * self.node_mib}M"]
         for node in range(self.nodes):
             result += ["--numa", f"{self.node_mib}M,cpus={node}"]
-        for node in range(self.nodes):
-            for other in range(node + 1, self.nodes):
+        if self.slow_tier:
+            result += ["--numa", f"{self.node_mib}M,initiator=0"]
+        for node in range(every):
+            for other in range(node + 1, every):
                 distance = f"{node},{other}={REMOTE_DISTANCE}"
                 result += ["--numa-distance", distance]
         return result
+
+    def tiers(self) -> str:
+        """For QEMU: how fast each node's memory is, where that is not the same."""
+        if not self.slow_tier:
+            return ""
+        result = ["-machine hmat=on"]
+        for cpu in range(self.nodes):
+            for node in range(self.nodes + 1):
+                slow = node == self.nodes
+                of = f"-numa hmat-lb,initiator={cpu},target={node},hierarchy=memory"
+                nanoseconds, bandwidth = SLOW if slow else FAST
+                result += [
+                    f"{of},data-type=access-latency,latency={nanoseconds}",
+                    f"{of},data-type=access-bandwidth,bandwidth={bandwidth}",
+                ]
+        return " ".join(result)
 
 
 def tool(name: str) -> str:
@@ -122,7 +146,9 @@ def vng_command(  # noqa: PLR0913 (as for boot)
     parallel: bool = False,
 ) -> list[str]:
     emulation = NESTING if nested else PARALLEL if parallel else EMULATION
-    options = " ".join(filter(None, ["" if kvm else emulation, qemu_options]))
+    options = " ".join(
+        filter(None, ["" if kvm else emulation, machine.tiers(), qemu_options])
+    )
     kernel_arguments = [
         ROOT_FLAGS,
         *([] if kvm else [NO_TIMER_CHECK]),
@@ -163,37 +189,15 @@ echo $status >{place}/status
 """
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """Ends the machine and all its helpers, which share a process group."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def end_machines_when_terminated() -> None:
-    """Else a machine would outlive this process, which only `finally` ends.
-
-    Or a terminal that is closed. What ends already is not disturbed any more.
-    """
-    ends = (signal.SIGTERM, signal.SIGHUP)
-
-    def end(number: int, _frame: object) -> None:
-        for one in ends:
-            signal.signal(one, signal.SIG_IGN)
-        sys.exit(128 + number)
-
-    for one in ends:
-        signal.signal(one, end)
-
-
 def relay(
     process: subprocess.Popen[bytes], output: Path, seconds: float, quiet: bool
 ) -> None:
     """Passes on what the guest says, line by line; tells that it boots until then.
 
-    Whole lines, as another machine may be saying something at the same time.
+    Whole lines, as another machine may be saying something at the same time. A guest
+    that says nothing for so many seconds hangs.
     """
-    start = time.monotonic()
+    start = silent_since = time.monotonic()
     beat = start + HEARTBEAT_SECONDS
     ended, booting, begun = False, True, b""
     with (output / SAID).open("rb") as said:
@@ -204,8 +208,10 @@ def relay(
             lines, newline, begun = (begun + said.read()).rpartition(b"\n")
             data = lines + newline + (begun if ended else b"")
             now = time.monotonic()
-            if now - start > seconds:
-                raise MachineError(f"the machine was not done after {seconds:.0f} s")
+            if data:
+                silent_since = now
+            elif now - silent_since > seconds:
+                raise MachineError(f"the machine said nothing for {seconds:.0f} s")
             if quiet:
                 continue
             if data:
@@ -255,19 +261,17 @@ def run(
 ) -> int:
     """Runs the prepared guest by `command_line`; returns its script's status."""
     with (output / CONSOLE).open("wb") as console:
-        process = subprocess.Popen(
+        process = guard.start(
             command_line,
-            stdin=subprocess.DEVNULL,
+            grace=0,
             stdout=console,
             stderr=console,
-            env=environment(),
-            cwd=paths.REPOSITORY,
-            start_new_session=True,
+            environment=environment(),
         )
     try:
         relay(process, output, seconds, quiet)
     finally:
-        stop(process)
+        guard.end(process)
     return result(output)
 
 

@@ -15,7 +15,6 @@ CGROUPS = Path("/sys/fs/cgroup")
 KMEMLEAK = DEBUGFS / "kmemleak"
 RACES = DEBUGFS / "kcsan"
 FAULT_PERCENT = 5
-KILL_SECONDS = 240.0
 OFFLINE_SECONDS = 10.0
 OFFLINE_REFUSED = re.compile("busy|Invalid")  # in use, or with holes in it
 MIGRATE_PAGES = 256  # the system call's number on x86-64
@@ -78,7 +77,6 @@ class Cgroup:
         wait.until(
             lambda: "populated 0" in events.read_text(),
             lambda: f"the end of {self.path.name}",
-            KILL_SECONDS,
         )
         self.path.rmdir()
 

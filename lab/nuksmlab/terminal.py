@@ -14,9 +14,10 @@ from types import TracebackType
 
 import pyte
 
+from nuksmlab import wait
 from nuksmlab.wait import DeadlineError
 
-SECONDS = 60.0
+SECONDS = wait.HANG_SECONDS
 LEAVE_ALTERNATE_SCREEN = b"\x1b[?1049l"
 SHOW_CURSOR = b"\x1b[?25h"
 

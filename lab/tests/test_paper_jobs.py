@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Jobs that fail, and jobs that measure time."""
 
+import signal
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
+import pytest
+
+from nuksmlab import wait
 from nuksmlab.machine import MachineError
 from nuksmlab.paper.jobs import Job, run_all
 
@@ -35,3 +41,42 @@ def test_what_measures_time_comes_first_and_alone(tmp_path: Path) -> None:
         Job("times, too", partial(note, tmp_path / "timed-2"), True),
     ]
     assert run_all(jobs, 2)
+
+
+# Two at once of four jobs, each with a command that would go on for long.
+JOBS = """
+import sys
+from functools import partial
+from pathlib import Path
+from nuksmlab import guard
+from nuksmlab.paper import jobs
+def work(name):
+    place = Path(sys.argv[1])
+    said = f"echo $$ >{place}/new-{name}; mv {place}/new-{name} {place}/{name}"
+    process = guard.start(["sh", "-c", f"{said}; exec sleep 1000"], grace=0)
+    try:
+        process.wait()
+    finally:
+        guard.end(process)
+guard.unwind_when_terminated()
+jobs.run_all([jobs.Job(str(n), partial(work, str(n)), False) for n in range(4)], 2)
+"""
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL]
+)
+def test_jobs_end_with_their_parent_and_no_other_begins(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", JOBS, tmp_path], stderr=subprocess.DEVNULL
+    )
+    begun = [tmp_path / name for name in ("0", "1")]
+    wait.until(lambda: all(file.exists() for file in begun), lambda: "two jobs")
+    parent.send_signal(number)
+    parent.wait()
+    for file in begun:
+        stat = Path(f"/proc/{int(file.read_text())}")
+        wait.until(lambda stat=stat: not stat.exists(), lambda: "the end")  # type: ignore[misc]
+    assert not (tmp_path / "2").exists()

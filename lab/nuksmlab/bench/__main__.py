@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nuksmlab import machine, paths, uml
+from nuksmlab import guard, machine, paths, uml
 from nuksmlab.bench import figures, host, plan, records, report
 from nuksmlab.bench.meter import Meter
 from nuksmlab.bench.records import Result, Run
@@ -109,7 +109,7 @@ def carry_out(arguments: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    machine.end_machines_when_terminated()
+    guard.unwind_when_terminated()
     try:
         return carry_out(parse_arguments())
     except (machine.MachineError, host.HostError, FileNotFoundError) as error:

@@ -46,7 +46,6 @@ def observe(kernel: Path, nodes: int) -> Observed:
 
 
 def main() -> int:
-    machine.end_machines_when_terminated()
     arguments = parse_arguments()
     try:
         observed = observe(kernels.find(arguments.kernel), arguments.nodes)

@@ -11,7 +11,7 @@ import random
 import sys
 import time
 
-from nuksmlab import accelerator, kernels, machine, paths
+from nuksmlab import accelerator, guard, kernels, machine, paths
 from nuksmlab.fuzz import journal
 
 JOURNAL = paths.BUILD / "fuzz" / "journal.jsonl"
@@ -102,7 +102,7 @@ def go_on(campaign: Campaign, seconds: float, seed: int | None) -> bool:
 
 def main() -> int:
     options = parser().parse_args()
-    machine.end_machines_when_terminated()
+    guard.unwind_when_terminated()
     try:
         campaign = Campaign(options.kernel, options.nodes)
         passed = go_on(campaign, options.seconds, options.seed)

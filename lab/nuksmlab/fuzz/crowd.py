@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nuksmlab import numa, stress
+from nuksmlab import numa, stress, wait
 from nuksmlab.fuzz.fuzzer import PROFILES, Fuzzer, Spec
 from nuksmlab.tenant import TenantError
 
@@ -96,7 +96,7 @@ class Crowd:
             if not member.cgroup.oom_kills():
                 raise
             # It may have been a child that was killed, and this be something else.
-            if member.fuzzer.process.wait(stress.KILL_SECONDS) != -signal.SIGKILL:
+            if member.fuzzer.process.wait(wait.HANG_SECONDS) != -signal.SIGKILL:
                 raise
             self.counts.done["fuzzer out of memory"] += 1
             self.kill(member)

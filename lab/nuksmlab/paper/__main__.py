@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from nuksmlab import kernels, machine, paths
+from nuksmlab import guard, kernels, paths
 from nuksmlab.paper import experiments, extent, jobs, model, report
 from nuksmlab.paper.extent import Extent
 from nuksmlab.paper.model import Hardware
@@ -82,7 +82,7 @@ def verdict(sections: list[Section], *, forgive_clock: bool) -> bool:
 
 
 def main() -> int:
-    machine.end_machines_when_terminated()
+    guard.unwind_when_terminated()
     arguments = parse_arguments()
     size = extent.QUICK if arguments.quick else extent.FULL
     folder = "paper-quick" if arguments.quick else "paper"

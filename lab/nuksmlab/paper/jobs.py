@@ -2,10 +2,14 @@
 """What machines are booted for: several at once, unless time is measured."""
 
 import multiprocessing
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import connection
 
 from nuksmlab import debian_guest, kernels, machine
 from nuksmlab.bench import host
@@ -35,18 +39,31 @@ def run(job: Job) -> bool:
     return True
 
 
+def end_with_parent() -> None:
+    """However that ends; Ctrl-C is its affair alone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    parent = multiprocessing.parent_process()
+    assert parent
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def run_all(jobs: Sequence[Job], at_once: int) -> bool:
     """First those that measure time, each alone.
 
     The others in processes of their own. When this ends, they do, and their machines.
     """
     done = [run(job) for job in jobs if job.timed]
-    with ProcessPoolExecutor(at_once) as pool:
+    with ProcessPoolExecutor(at_once, initializer=end_with_parent) as pool:
         try:
             done += pool.map(run, [job for job in jobs if not job.timed])
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
-                process.terminate()
+                process.kill()
             raise
     return all(done)

@@ -8,6 +8,8 @@ that fails ends those that need it; the others go on.
 
 import argparse
 import contextlib
+import fcntl
+import io
 import json
 import os
 import queue
@@ -18,7 +20,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from nuksmlab import machine, paths
+from nuksmlab import guard, paths
 from nuksmlab.suite import plan
 from nuksmlab.suite.parts import SUITES, Part
 
@@ -26,52 +28,60 @@ OUTPUT = paths.BUILD / "test"
 SECONDS = OUTPUT / "seconds.json"
 END_SECONDS = 30.0
 REPORT_SECONDS = 60.0
+# Of memory, what the largest part needs.
+PART_GIB = 5
+# Variables of the Makefile that parts set, and others may have in their environment.
+SETTINGS = ("ARCH", "CONFIG", "HOST", "KERNEL", "NODES", "QUICK", "SECONDS", "SEED")
 
 Line = tuple[str, bytes]
 
 
 def clock(seconds: float) -> str:
-    return f"{seconds // 60:.0f}:{seconds % 60:02.0f}"
+    whole = round(seconds)
+    return f"{whole // 60}:{whole % 60:02}"
+
+
+def at_once() -> int:
+    """As many as there are CPUs for, and memory."""
+    memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 30
+    return max(1, min(len(os.sched_getaffinity(0)), memory // PART_GIB))
 
 
 class Running:
-    """A part, in a process group of its own, so that all of it can be ended."""
+    """A part, which ends when this process does, with all that it has started."""
 
     def __init__(self, part: Part, lines: "queue.Queue[Line]") -> None:
         self.part = part
         self.began = time.monotonic()
-        self.process = subprocess.Popen(
+        self.process = guard.start(
             ["make", "--no-print-directory", *part.arguments, "READY="],
-            cwd=paths.REPOSITORY,
-            stdin=subprocess.DEVNULL,
+            grace=END_SECONDS,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            environment={k: v for k, v in os.environ.items() if k not in SETTINGS},
         )
         threading.Thread(target=self._pass_on, args=(lines,), daemon=True).start()
 
     def _pass_on(self, lines: "queue.Queue[Line]") -> None:
         assert self.process.stdout
-        with (OUTPUT / f"{self.part.name}.txt").open("wb", buffering=0) as kept:
+        file = OUTPUT / f"{self.part.name}.txt"
+        with file.open("wb", buffering=0) as kept:
             for line in self.process.stdout:
-                kept.write(line)
                 lines.put((self.part.name, line))
+                with contextlib.suppress(OSError):  # on a full disk: it was shown
+                    kept.write(line)
         self.process.wait()
         lines.put((self.part.name, b""))
 
     def ran(self) -> float:
         return time.monotonic() - self.began
 
-    def signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
-
 
 class Suite:
     def __init__(self, parts: Sequence[Part], at_once: int) -> None:
         self.parts, self.at_once = parts, at_once
         self.last: dict[str, float] = {}
-        if SECONDS.exists():
+        with contextlib.suppress(FileNotFoundError, ValueError):
             self.last = json.loads(SECONDS.read_text())
         self.running: dict[str, Running] = {}
         self.passed: dict[str, float] = {}
@@ -97,7 +107,9 @@ class Suite:
         status, took = part.process.returncode, part.ran()
         if status == 0:
             self.passed[name] = self.last[name] = took
-            SECONDS.write_text(json.dumps(self.last, indent=1) + "\n")
+            new = SECONDS.with_suffix(".new")
+            new.write_text(json.dumps(self.last, indent=1) + "\n")
+            new.replace(SECONDS)
             self.say(name, f"passed in {clock(took)}; {self.report()}")
         else:
             self.failed[name] = took
@@ -138,13 +150,12 @@ class Suite:
 
     def end(self) -> None:
         """Whatever still runs, and all that it has started."""
-        for part in self.running.values():
-            part.signal(signal.SIGTERM)
-        end = time.monotonic() + END_SECONDS
-        for part in self.running.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                part.process.wait(max(0.0, end - time.monotonic()))
-            part.signal(signal.SIGKILL)
+        processes = [part.process for part in self.running.values()]
+        for process in processes:
+            assert process.stdin
+            process.stdin.close()  # all at the same time
+        for process in processes:
+            guard.end(process)
 
     def verdict(self) -> int:
         print()
@@ -161,19 +172,7 @@ class Suite:
         return 0 if len(self.passed) == len(self.parts) else 1
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="nuksmlab.suite", description=__doc__)
-    parser.add_argument("suite", choices=SUITES)
-    parser.add_argument(
-        "--at-once",
-        type=int,
-        default=len(os.sched_getaffinity(0)),
-        help="so many parts; default: the CPUs that this process may use",
-    )
-    options = parser.parse_args()
-    machine.end_machines_when_terminated()
-    OUTPUT.mkdir(parents=True, exist_ok=True)
-    suite = Suite(SUITES[options.suite], options.at_once)
+def run(suite: Suite, name: str) -> int:
     began = time.monotonic()
     try:
         suite.run()
@@ -182,8 +181,31 @@ def main() -> int:
     finally:
         suite.end()
     status = suite.verdict()
-    print(f"{options.suite}: {clock(time.monotonic() - began)}")
+    print(f"{name}: {clock(time.monotonic() - began)}")
     return status
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="nuksmlab.suite", description=__doc__)
+    parser.add_argument("suite", choices=SUITES)
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        default=at_once(),
+        help="so many parts; default: as CPUs and memory allow, here %(default)s",
+    )
+    options = parser.parse_args()
+    guard.unwind_when_terminated()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    with (OUTPUT / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("tests are being run here already", file=sys.stderr)
+            return 1
+        return run(Suite(SUITES[options.suite], options.at_once), options.suite)
 
 
 if __name__ == "__main__":

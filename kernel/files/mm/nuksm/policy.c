@@ -194,9 +194,9 @@ static void begin_row(struct nuksm_dealer *dealer)
  *
  * Lots come in rows. A row has one lot of each part of the range, all at the same
  * random place in it, in random order: so of a row each node gets its share,
- * rounded up or down at random, and shares of n pages differ from those wanted by
- * half the square root of n / NUKSM_ROW at most, where random lots would make it
- * half the square root of n (standard deviations). Each lot by itself is as likely
+ * rounded up or down at random, and shares of n pages in whole rows differ from
+ * those wanted by half the square root of n / NUKSM_ROW at most, where random lots
+ * would make it half the square root of n (standard deviations). Each lot by itself is as likely
  * as any other, and who sees where the pages of earlier rows went knows nothing of
  * those to come. The caller ends a row when somebody is likely to have had the
  * time to look. Who looks all the same after each page of a row, and acts before

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Memory of a slow tier, from where no merged page would come back by itself."""
+
+import pytest
+
+from nuksmlab import numa, stress
+from nuksmlab.ksm import Ksm
+from nuksmlab.tenant import StartTenant
+
+pytestmark = pytest.mark.tiers
+
+FAST_NODE, SLOW_NODE = 0, 2
+
+
+@pytest.mark.parametrize("placement", ["fair", "priority"])
+@pytest.mark.parametrize("first", [FAST_NODE, SLOW_NODE])
+def test_equal_cold_sharers_leave_pages_where_memory_is_fast(
+    ksm: Ksm, start: StartTenant, placement: str, first: int
+) -> None:
+    ksm.write_text("placement", placement)
+    order = sorted((FAST_NODE, SLOW_NODE), key=lambda node: node != first)
+    tenants = {node: start(f"vm-{node}", FAST_NODE, mib=4) for node in order}
+    stress.migrate(tenants[SLOW_NODE].pid, FAST_NODE, SLOW_NODE)
+    assert tenants[SLOW_NODE].equal_pages_by_node() == {
+        SLOW_NODE: tenants[SLOW_NODE].equal_pages
+    }
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants.values()))
+    for tenant in tenants.values():
+        assert tenant.equal_pages_by_node() == {FAST_NODE: tenant.equal_pages}
+        assert tenant.bad_pages() == 0
+
+
+def test_the_machine_has_a_slow_tier() -> None:
+    """Else the other tests would show nothing."""
+    assert numa.online() == [0, 1, SLOW_NODE]
+    assert numa.cpus(SLOW_NODE) == set()

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Starts a command that does not outlive whoever started it, however that ends.
+
+The command gets a session of its own, with `python -m nuksmlab.guard` as its first
+process, which has a pipe from the starter as standard input. At the pipe's end, also
+when the starter was killed, everything in the session gets SIGTERM, and what is still
+there after the time it was granted SIGKILL; so does what the command leaves behind.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from nuksmlab import paths
+
+POLL_SECONDS = 0.05
+
+
+def unwind_when_terminated() -> None:
+    """SIGTERM, or a terminal that is closed, ends this process by an exception.
+
+    So `finally` puts back what this process has changed. Once is enough: what ends
+    already is not disturbed. Under nohup a terminal may go.
+    """
+    numbers = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) != signal.SIG_IGN
+    ]
+
+    def unwind(number: int, _frame: object) -> None:
+        for one in (*numbers, signal.SIGINT):
+            signal.signal(one, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for number in numbers:
+        signal.signal(number, unwind)
+
+
+def start(
+    command: Sequence[str],
+    *,
+    grace: float,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Closing its standard input ends the command, which then has `grace` seconds."""
+    known = dict(os.environ if environment is None else environment)
+    known["PYTHONPATH"] = str(paths.REPOSITORY / "lab")
+    return subprocess.Popen(
+        [sys.executable, "-m", "nuksmlab.guard", str(grace), *command],
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=stderr,
+        env=known,
+        cwd=paths.REPOSITORY,
+        start_new_session=True,
+    )
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Ends what `start` has started, and waits until it has ended."""
+    assert process.stdin
+    process.stdin.close()
+    process.wait()
+
+
+def others() -> list[int]:
+    """The living processes of this one's session, but for itself."""
+    session, me = str(os.getsid(0)), os.getpid()
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
+        if fields[3] == session and fields[0] not in "ZX":
+            found.append(int(stat.parent.name))
+    return [pid for pid in found if pid != me]
+
+
+def signal_all(number: int) -> list[int]:
+    """Sends it to all that may be sent one; returns who was there."""
+    there = others()
+    for pid in there:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+    return there
+
+
+def end_all(grace: float) -> None:
+    end_at = time.monotonic() + grace
+    if grace:
+        signal_all(signal.SIGTERM)
+    while others() and time.monotonic() < end_at:
+        time.sleep(POLL_SECONDS)
+    # Who is root's, started by sudo, ends by itself or not at all.
+    signal_all(signal.SIGKILL)
+
+
+def main() -> int:
+    grace, command = float(sys.argv[1]), sys.argv[2:]
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)  # handled, so that the command has none
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    handle = os.pidfd_open(child.pid)
+    ended, _, _ = select.select([handle, sys.stdin], [], [])
+    end_all(0.0 if handle in ended else grace)
+    status = child.wait()
+    return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
