@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from nuksmlab import stress
 from nuksmlab.fuzz import model
-from nuksmlab.fuzz.actions import NOTHING_TRACKED, Actions
+from nuksmlab.fuzz.actions import BRISK, NOTHING_TRACKED, Actions
 from nuksmlab.fuzz.crowd import Counts, Crowd
 from nuksmlab.ksm import FAST, Ksm
 from nuksmlab.tenant import Spec, Tenant
@@ -60,7 +60,7 @@ class Round:
         for name, values in NOTHING_TRACKED.items():
             self.actions.turn(name, values)
         self.ksm.write_text("advisor_mode", "none")
-        self.ksm.set_speed(FAST)
+        self.ksm.set_speed(BRISK)
         for node in self.crowd.nodes:
             for _ in range(STARTED_PER_NODE):
                 self.crowd.start(node)
