@@ -7,10 +7,10 @@ use crate::shared::privilege;
 use crate::shared::view::{self, View};
 use anyhow::Result;
 use clap::Args;
+use nuksm_sysroot::Root;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
-use sysroot::Root;
 
 /// Show which tenants share merged pages with which, and over which nodes.
 #[derive(Debug, Args)]

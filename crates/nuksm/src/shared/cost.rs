@@ -2,9 +2,9 @@
 //! What this thread's work costs.
 
 use anyhow::{Context, Result};
+use nuksm_sysroot::Root;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
-use sysroot::Root;
 
 /// Runs from its making on.
 #[derive(Debug)]

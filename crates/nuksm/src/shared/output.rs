@@ -74,7 +74,7 @@ pub fn known<T: ToString>(value: Option<T>) -> String {
 /// Writes text to standard output, but nothing that would steer a terminal: in
 /// it may be what others chose, such as names in a file.
 pub fn print(text: &str) -> Result<()> {
-    write(&text.split('\n').map(sysroot::printable).collect::<Vec<_>>().join("\n"))
+    write(&text.split('\n').map(nuksm_sysroot::printable).collect::<Vec<_>>().join("\n"))
 }
 
 fn write(text: &str) -> Result<()> {

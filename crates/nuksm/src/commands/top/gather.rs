@@ -4,9 +4,9 @@
 use crate::shared::pairs::Sharing;
 use crate::shared::sample::Sample;
 use anyhow::Result;
+use nuksm_sysroot::Root;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use sysroot::Root;
 
 /// All that is known at one moment.
 #[derive(Debug)]

@@ -17,6 +17,7 @@ use crate::shared::stop::Stop;
 use crate::shared::view;
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use nuksm_sysroot::Root;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use state::{Action, Mode, Sort, State};
@@ -24,7 +25,6 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
-use sysroot::Root;
 
 /// How long a look that has come may wait to be seen; keys never wait.
 const TICK: Duration = Duration::from_millis(100);
