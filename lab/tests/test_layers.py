@@ -2,6 +2,7 @@
 """The check of who imports whom finds what it is there for."""
 
 import importlib.util
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,14 @@ def test_each_mistake_is_named(
 ) -> None:
     found = complaints(tmp_path, changes)
     assert any(complaint in line for line in found), found
+
+
+def test_packages_say_whose_they_are() -> None:
+    manifests = sorted((SCRIPT.parents[1] / "crates").glob("*/Cargo.toml"))
+    names = {
+        path.parent.name: tomllib.loads(path.read_text())["package"]["name"]
+        for path in manifests
+    }
+    assert names.pop("nuksm") == "nuksm"
+    assert names == {directory: f"nuksm-{directory}" for directory in names}
+    assert names

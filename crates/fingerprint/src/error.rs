@@ -14,7 +14,7 @@ pub enum Error {
     NotAllowed(u32),
     /// A file of /proc cannot be read or understood.
     #[error(transparent)]
-    Proc(#[from] sysroot::Error),
+    Proc(#[from] nuksm_sysroot::Error),
     /// The file cannot be read.
     #[error("cannot read {path}")]
     Unreadable {

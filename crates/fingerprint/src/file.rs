@@ -6,7 +6,7 @@ use crate::{Error, Result};
 use elf::ElfStream;
 use elf::abi::{ET_CORE, PT_LOAD};
 use elf::endian::AnyEndian;
-use pagemap::page_size;
+use nuksm_pagemap::page_size;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A page, and its fingerprint.
 
-use pagemap::page_size;
+use nuksm_pagemap::page_size;
 use twox_hash::XxHash3_64;
 
 /// Pages read at once: 2 MiB on x86-64, which fits into the second-level cache

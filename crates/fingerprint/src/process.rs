@@ -7,11 +7,11 @@
 
 use crate::page::{BATCH, Page, page, page_bytes};
 use crate::{Error, Result};
-use pagemap::{Area, Entry, Pagemap, anonymous_areas, page_size};
+use nuksm_pagemap::{Area, Entry, Pagemap, anonymous_areas, page_size};
+use nuksm_sysroot::Root;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
-use sysroot::Root;
 
 /// A process that is being read.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Process {
         let path = root.path(format!("proc/{pid}/mem"));
         let memory = File::open(&path).map_err(|source| match source.kind() {
             ErrorKind::PermissionDenied => Error::NotAllowed(pid),
-            _ if sysroot::is_absent(&source) => Error::NoProcess(pid),
+            _ if nuksm_sysroot::is_absent(&source) => Error::NoProcess(pid),
             _ => Error::Unreadable { path, source },
         })?;
         let pagemap = Pagemap::open(root, &pid.to_string()).map_err(|error| explain(pid, error))?;
@@ -135,16 +135,16 @@ impl Process {
 fn is_gone(error: &std::io::Error) -> bool {
     const EIO: i32 = 5;
     const EFAULT: i32 = 14;
-    sysroot::is_absent(error) || matches!(error.raw_os_error(), Some(EIO | EFAULT))
+    nuksm_sysroot::is_absent(error) || matches!(error.raw_os_error(), Some(EIO | EFAULT))
 }
 
-fn explain(pid: u32, error: pagemap::Error) -> Error {
+fn explain(pid: u32, error: nuksm_pagemap::Error) -> Error {
     match error {
-        pagemap::Error::File(error) if error.is_permission() => Error::NotAllowed(pid),
-        pagemap::Error::File(error) => Error::Proc(error),
+        nuksm_pagemap::Error::File(error) if error.is_permission() => Error::NotAllowed(pid),
+        nuksm_pagemap::Error::File(error) => Error::Proc(error),
         // Only a scan for merged pages needs frames or can be stopped; nothing
         // here asks for one.
-        pagemap::Error::HiddenFrames | pagemap::Error::Stopped => Error::NotAllowed(pid),
+        nuksm_pagemap::Error::HiddenFrames | nuksm_pagemap::Error::Stopped => Error::NotAllowed(pid),
     }
 }
 

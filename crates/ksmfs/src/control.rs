@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What KSM can be told.
 
+use nuksm_sysroot::{Result, Root};
 use std::fmt::Display;
-use sysroot::{Result, Root};
 
 /// Where KSM has its files.
 pub const DIR: &str = "sys/kernel/mm/ksm";

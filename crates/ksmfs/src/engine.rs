@@ -2,10 +2,10 @@
 //! What the engine (a kernel with `CONFIG_NUKSM`) adds to KSM's files.
 
 use crate::control::DIR;
+use nuksm_sysroot::{Result, Root};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use sysroot::{Result, Root};
 
 /// Settings and counters of the engine, named as their files in sysfs are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

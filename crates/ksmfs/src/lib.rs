@@ -16,8 +16,8 @@ pub use engine::{Choice, Engine, PagesByNode, Setting};
 pub use scan::{Advisor, ScanSettings};
 
 use control::DIR;
+use nuksm_sysroot::{Result, Root};
 use serde::{Deserialize, Serialize};
-use sysroot::{Result, Root};
 
 /// Settings and counters of KSM, named as their files in sysfs are.
 ///

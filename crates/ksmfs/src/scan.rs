@@ -3,8 +3,8 @@
 
 use crate::control::DIR;
 use crate::{Choice, Control};
+use nuksm_sysroot::{Result, Root};
 use serde::{Deserialize, Serialize};
-use sysroot::{Result, Root};
 
 /// All settings of ksmd's speed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,8 +2,8 @@
 //! What several tests need.
 
 use crate::control::DIR;
+use nuksm_sysroot::Root;
 use std::fs;
-use sysroot::Root;
 
 /// A tree with these files of KSM, and nothing else.
 pub fn root(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {

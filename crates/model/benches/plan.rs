@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Does planning take the same time for each page, however many there are?
 //!
-//! `cargo bench --package model` plans synthetic pages, which lie on random
+//! `cargo bench --package nuksm-model` plans synthetic pages, which lie on random
 //! nodes, and compares 64 million with 4 million: 2, 4 and 8 nodes, whose
 //! tenants all share all pages, or share them in a thousand sets of any of them.
 //! It takes 2 GiB.
 
 #![allow(clippy::print_stdout)] // It is what this is for.
 
-use model::{NodeShare, Page, Policy, Room, Sharer, node_shares, plan};
+use nuksm_model::{NodeShare, Page, Policy, Room, Sharer, node_shares, plan};
 use rustix::time::{ClockId, clock_gettime};
 
 const MILLION: u64 = 1 << 20;

@@ -33,7 +33,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let root = sysroot::Root::default();
+    let root = nuksm_sysroot::Root::default();
     match cli.command {
         Command::Status(args) => status::run(&root, &args),
         Command::Sharing(args) => sharing::run(&root, &args),

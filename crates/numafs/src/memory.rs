@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `/proc/meminfo`, and each node's in the same form.
 
-use sysroot::{Result, Root};
+use nuksm_sysroot::{Result, Root};
 
 /// Memory of the machine or of a node, in bytes; `None` where the kernel does
 /// not say.

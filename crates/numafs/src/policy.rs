@@ -2,8 +2,8 @@
 //! Where the policies of a process put its pages: `/proc/PID/numa_maps`.
 
 use crate::CpuList;
+use nuksm_sysroot::{Result, Root};
 use std::collections::BTreeMap;
-use sysroot::{Result, Root};
 
 /// The areas of a process whose policy names one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

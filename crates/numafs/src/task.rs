@@ -2,8 +2,8 @@
 //! Tasks: `/proc/PID/stat`, and the node a process runs on.
 
 use crate::{CpuList, Topology};
+use nuksm_sysroot::{Result, Root};
 use std::collections::BTreeMap;
-use sysroot::{Result, Root};
 
 /// The unit of times in `/proc`: `USER_HZ`, on every architecture but alpha.
 pub const TICKS_PER_SECOND: f64 = 100.0;

@@ -2,7 +2,7 @@
 //! Nodes: `/sys/devices/system/node` and `/proc/zoneinfo`.
 
 use crate::{CpuList, Memory};
-use sysroot::{Result, Root};
+use nuksm_sysroot::{Result, Root};
 
 const DIR: &str = "sys/devices/system/node";
 const ZONEINFO: &str = "proc/zoneinfo";

@@ -2,7 +2,7 @@
 //! Areas of a process that KSM may merge (`mg` among the `VmFlags` of smaps), or
 //! could if they were marked.
 
-use sysroot::{Result, Root};
+use nuksm_sysroot::{Result, Root};
 
 /// A range of virtual addresses, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,10 +4,10 @@
 
 use crate::present::present;
 use crate::{Area, Error, Result, page_size};
+use nuksm_sysroot::Root;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use sysroot::Root;
 
 /// One word of pagemap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +58,8 @@ impl Pagemap {
         let path = root.path(format!("proc/{pid}/pagemap"));
         match File::open(&path) {
             Ok(file) => Ok(Some(Self { file, path })),
-            Err(source) if sysroot::is_absent(&source) => Ok(None),
-            Err(source) => Err(sysroot::Error::Unreadable { path, source }.into()),
+            Err(source) if nuksm_sysroot::is_absent(&source) => Ok(None),
+            Err(source) => Err(nuksm_sysroot::Error::Unreadable { path, source }.into()),
         }
     }
 
@@ -90,7 +90,7 @@ impl Pagemap {
     pub fn step(&self, area: &mut Area, mut visit: impl FnMut(u64, Entry)) -> Result<()> {
         let found = match present(&self.file, *area, STEP) {
             Ok(found) => found,
-            Err(source) if sysroot::is_absent(&source) => Some((Vec::new(), area.end)),
+            Err(source) if nuksm_sysroot::is_absent(&source) => Some((Vec::new(), area.end)),
             Err(source) => return Err(self.unreadable(source)),
         };
         let (runs, end) = found.unwrap_or_else(|| {
@@ -139,13 +139,13 @@ impl Pagemap {
     fn words_at(&self, addr: u64, buffer: &mut [u8]) -> Result<usize> {
         match self.file.read_at(buffer, addr / page_size() * WORD) {
             Ok(got) => Ok(got),
-            Err(source) if sysroot::is_absent(&source) => Ok(0),
+            Err(source) if nuksm_sysroot::is_absent(&source) => Ok(0),
             Err(source) => Err(self.unreadable(source)),
         }
     }
 
     fn unreadable(&self, source: std::io::Error) -> Error {
-        Error::File(sysroot::Error::Unreadable { path: self.path.clone(), source })
+        Error::File(nuksm_sysroot::Error::Unreadable { path: self.path.clone(), source })
     }
 }
 

@@ -6,7 +6,7 @@
 pub enum Error {
     /// A file of /proc cannot be read or understood.
     #[error(transparent)]
-    File(#[from] sysroot::Error),
+    File(#[from] nuksm_sysroot::Error),
     /// pagemap shows page frame numbers to privileged readers only.
     #[error("page frame numbers are hidden from this user (CAP_SYS_ADMIN is needed)")]
     HiddenFrames,

@@ -4,10 +4,10 @@
 
 use crate::entries::word;
 use crate::{Error, Pagemap, Result, page_size};
+use nuksm_sysroot::Root;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use sysroot::Root;
 
 const HUGE: u64 = 1 << 17;
 const NOPAGE: u64 = 1 << 20;
@@ -41,8 +41,8 @@ impl KpageFlags {
 
     fn with(root: &Root, ksm_flag_reliable: bool) -> Result<Self> {
         let path = root.path("proc/kpageflags");
-        let file =
-            File::open(&path).map_err(|source| sysroot::Error::Unreadable { path: path.clone(), source })?;
+        let file = File::open(&path)
+            .map_err(|source| nuksm_sysroot::Error::Unreadable { path: path.clone(), source })?;
         Ok(Self { file, path, window_start: 0, window: Vec::new(), ksm_flag_reliable })
     }
 
@@ -73,7 +73,7 @@ impl KpageFlags {
         if index(self.window_start) >= self.window.len() {
             let mut bytes = [0; WINDOW * 8];
             let got = self.file.read_at(&mut bytes, pfn * 8).map_err(|source| {
-                Error::File(sysroot::Error::Unreadable { path: self.path.clone(), source })
+                Error::File(nuksm_sysroot::Error::Unreadable { path: self.path.clone(), source })
             })?;
             self.window_start = pfn;
             self.window.clear();

@@ -2,7 +2,7 @@
 //! All places that map merged pages, in the order of page frames.
 
 use crate::{Error, KpageFlags, Pagemap, Result, mergeable_areas, page_size};
-use sysroot::Root;
+use nuksm_sysroot::Root;
 
 /// One place that maps a merged page: 16 bytes, because there are many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,13 +8,13 @@ use crate::shared::tenants;
 use crate::shared::yama;
 use anyhow::{Context, Result};
 use clap::Args;
-use ksmfs::{Engine, Ksm};
-use numafs::Topology;
-use pagemap::KpageFlags;
+use nuksm_ksmfs::{Engine, Ksm};
+use nuksm_numafs::Topology;
+use nuksm_pagemap::KpageFlags;
+use nuksm_sysroot::Root;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
-use sysroot::Root;
 
 /// Find out why nothing merges or moves here, and what to do about it.
 ///

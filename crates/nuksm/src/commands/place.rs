@@ -8,11 +8,11 @@ use crate::shared::stop::Stop;
 use crate::shared::view;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ksmfs::Engine;
 use log::warn;
-use numafs::Topology;
+use nuksm_ksmfs::Engine;
+use nuksm_numafs::Topology;
+use nuksm_sysroot::Root;
 use std::process::ExitCode;
-use sysroot::Root;
 
 /// Move merged pages to the nodes where their sharers should find them.
 ///

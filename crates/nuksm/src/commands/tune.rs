@@ -8,8 +8,8 @@ use crate::shared::view;
 use anyhow::Result;
 use clap::Args;
 use log::warn;
+use nuksm_sysroot::Root;
 use std::process::ExitCode;
-use sysroot::Root;
 
 /// Let ksmd scan fast when memory is short or merging pays, slowly when not.
 ///

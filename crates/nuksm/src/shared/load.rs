@@ -2,9 +2,9 @@
 //! CPU time and memory of the whole host, whoever uses them.
 
 use anyhow::Result;
-use numafs::{Memory, TICKS_PER_SECOND};
+use nuksm_numafs::{Memory, TICKS_PER_SECOND};
+use nuksm_sysroot::Root;
 use serde::{Deserialize, Serialize};
-use sysroot::Root;
 
 /// What the whole host uses; `None` where the kernel does not say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

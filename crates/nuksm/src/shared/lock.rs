@@ -2,10 +2,10 @@
 //! One at a time: whoever holds the lock on a file below /run.
 
 use anyhow::{Context, Result, bail};
+use nuksm_sysroot::Root;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::path::PathBuf;
-use sysroot::Root;
 
 /// A file that is locked as long as this lives. It stays when that ends: a lock
 /// on a file that is removed would be none.

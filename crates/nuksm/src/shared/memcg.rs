@@ -2,7 +2,7 @@
 //! Limits of memory cgroups (version 2).
 
 use anyhow::Result;
-use sysroot::Root;
+use nuksm_sysroot::Root;
 
 /// The cgroup of a process and all above it that can have a limit, the
 /// innermost first; none with cgroups of version 1.

@@ -83,7 +83,7 @@ impl FromStr for Rate {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let pages = match text.parse::<u64>() {
             Ok(pages) => Some(pages),
-            Err(_) => bytes(text).map(|bytes| bytes / pagemap::page_size()),
+            Err(_) => bytes(text).map(|bytes| bytes / nuksm_pagemap::page_size()),
         };
         pages.filter(|&pages| pages > 0).map(Self).ok_or_else(|| {
             format!("{text:?} is no rate: write pages per second (5000) or memory per second (64M), above 0")
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn rates_in_pages_and_in_memory() {
         assert_eq!("5000".parse(), Ok(Rate(5000)));
-        let pages = |text: &str| text.parse::<Rate>().map(|rate| rate.0 * pagemap::page_size());
+        let pages = |text: &str| text.parse::<Rate>().map(|rate| rate.0 * nuksm_pagemap::page_size());
         assert_eq!((pages("64MiB"), pages("64M"), pages("1G")), (Ok(64 << 20), Ok(64 << 20), Ok(1 << 30)));
         for bad in
             ["0", "0MiB", "-1", "fast", "64MB", "MiB", "1K", "99999999999999999999", "99999999999999999MiB"]

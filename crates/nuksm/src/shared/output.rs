@@ -4,7 +4,8 @@
 use anyhow::Result;
 use serde::Serialize;
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, BufWriter, Write};
+use std::time::{Duration, UNIX_EPOCH};
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Padding, Style};
@@ -66,6 +67,16 @@ pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "-".into() } else { format!("{:.1}", part as f64 * 100.0 / whole as f64) }
 }
 
+/// A moment as people write it, UTC; a dash for one that no calendar has.
+pub fn date(unix_time: f64) -> String {
+    let since = Duration::try_from_secs_f64(unix_time).ok().filter(|since| *since < YEAR_10000);
+    let text = since.map(|since| humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string());
+    text.map_or_else(|| "-".into(), |text| text.replace('T', " ").replace('Z', ""))
+}
+
+/// Where four figures of a year end, since 1970.
+const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
+
 /// A figure this kernel or user may not have.
 pub fn known<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
@@ -74,11 +85,11 @@ pub fn known<T: ToString>(value: Option<T>) -> String {
 /// Writes text to standard output, but nothing that would steer a terminal: in
 /// it may be what others chose, such as names in a file.
 pub fn print(text: &str) -> Result<()> {
-    write(&text.split('\n').map(sysroot::printable).collect::<Vec<_>>().join("\n"))
+    write(&text.split('\n').map(nuksm_sysroot::printable).collect::<Vec<_>>().join("\n"))
 }
 
 fn write(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
@@ -97,11 +108,15 @@ struct Versioned<'a, T> {
 
 /// Writes an object as one line of JSON to standard output.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
-    write(&format!("{}\n", json(value)?))
+    Ok(write_json(value, io::stdout().lock())?)
 }
 
-fn json(value: &impl Serialize) -> Result<String> {
-    Ok(serde_json::to_string(&Versioned { json_version: JSON_VERSION, value })?)
+/// Writes it as it is made: it may be longer than memory should have to hold.
+pub fn write_json(value: &impl Serialize, out: impl Write) -> io::Result<()> {
+    let mut out = BufWriter::new(out);
+    serde_json::to_writer(&mut out, &Versioned { json_version: JSON_VERSION, value })?;
+    out.write_all(b"\n")?;
+    out.flush()
 }
 
 /// Writes a report: as one line of JSON, or as the text it has for people.
@@ -111,12 +126,12 @@ pub fn print_report<T: Serialize>(json: bool, report: &T, text: impl FnOnce(&T) 
 
 /// Shows somebody at a terminal how far the work is; nothing depends on it.
 pub fn progress(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Did the reader of our output go away (`nuksm status | head -1`)?
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]
@@ -137,7 +152,33 @@ mod tests {
         struct Report {
             pages: u64,
         }
-        assert_eq!(json(&Report { pages: 7 }).unwrap(), r#"{"json_version":2,"pages":7}"#);
+        let mut text = Vec::new();
+        write_json(&Report { pages: 7 }, &mut text).unwrap();
+        assert_eq!(text, b"{\"json_version\":2,\"pages\":7}\n");
+    }
+
+    #[test]
+    fn a_reader_that_goes_in_the_midst_is_known() {
+        struct Gone;
+        impl Write for Gone {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let long = std::collections::BTreeMap::from([("key", "x".repeat(1 << 16))]);
+        assert!(is_closed_pipe(&write_json(&long, Gone).unwrap_err().into()));
+    }
+
+    #[test]
+    fn a_moment_that_no_calendar_has_is_unknown() {
+        assert_eq!(date(1_764_000_000.4), "2025-11-24 16:00:00");
+        assert_eq!(date(253_402_300_799.0), "9999-12-31 23:59:59");
+        for strange in [253_402_300_800.0, 1e19, 1e300, -1.0, f64::NAN] {
+            assert_eq!(date(strange), "-", "{strange}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! Which capabilities this process lacks.
 
 use anyhow::{Context, Result, bail};
-use sysroot::Root;
+use nuksm_sysroot::Root;
 
 /// Capabilities by the kernel's numbers, of which one is enough; the least of
 /// them by its name; what it is for.

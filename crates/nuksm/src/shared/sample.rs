@@ -8,13 +8,13 @@ use crate::shared::load::Load;
 use crate::shared::privilege;
 use crate::shared::view::{self, View};
 use anyhow::Result;
-use ksmfs::{Engine, Ksm};
-use model::Savings;
-use numafs::TaskStat;
+use nuksm_ksmfs::{Engine, Ksm};
+use nuksm_model::Savings;
+use nuksm_numafs::TaskStat;
+use nuksm_sysroot::Root;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
-use sysroot::Root;
 
 /// Settings, counters and places of merged pages at one moment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -122,7 +122,7 @@ impl Sample {
         Ok(Self {
             unix_time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
             kernel: root.text("proc/sys/kernel/osrelease")?.unwrap_or_default().trim().to_owned(),
-            savings: Savings::new(sharing, zero_pages, ksm.general_profit, pagemap::page_size()),
+            savings: Savings::new(sharing, zero_pages, ksm.general_profit, nuksm_pagemap::page_size()),
             ksm,
             engine: Engine::read(root)?,
             ksmd_cpu_seconds: ksmd_cpu_seconds(root)?,
@@ -147,7 +147,7 @@ impl Sample {
         let tracked = [ksm.pages_shared, ksm.pages_sharing, ksm.pages_unshared, ksm.pages_volatile];
         let tracked = tracked.into_iter().flatten().sum();
         let (pages, sleep) = ksm.pages_to_scan.zip(ksm.sleep_millisecs)?;
-        model::full_scan_seconds(tracked, pages, sleep)
+        nuksm_model::full_scan_seconds(tracked, pages, sleep)
     }
 
     /// Pages ksmd looked at per second since `before`.
@@ -191,7 +191,7 @@ impl Places {
                 free_bytes: node.free_bytes,
             }
         });
-        let saved = view.saved_bytes(pagemap::page_size());
+        let saved = view.saved_bytes(nuksm_pagemap::page_size());
         let pages = view.tenant_pages(&view.pages).into_iter().zip(saved);
         let tenants = view.tenants.iter().zip(pages).map(|(tenant, (pages, saved_bytes))| TenantRow {
             pid: tenant.pid,
@@ -241,7 +241,7 @@ fn cpu_seconds_if_ksmd(root: &Root, pid: u32) -> Result<Option<f64>> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use ksmfs::Choice;
+    use nuksm_ksmfs::Choice;
     use std::fs;
 
     /// Counters as on a small host, without places of pages.
@@ -350,6 +350,6 @@ pub mod tests {
             fs::write(proc.join("stat"), stat).unwrap();
         }
         let seconds = ksmd_cpu_seconds(&Root::at(dir.path())).unwrap().unwrap();
-        assert!((seconds * numafs::TICKS_PER_SECOND - 150.0).abs() < 1e-6, "{seconds}");
+        assert!((seconds * nuksm_numafs::TICKS_PER_SECOND - 150.0).abs() < 1e-6, "{seconds}");
     }
 }

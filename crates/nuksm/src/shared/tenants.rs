@@ -2,10 +2,10 @@
 //! Tenants: processes with mergeable memory, by the names operators know.
 
 use anyhow::Result;
-use ksmfs::ProcessKsm;
-use numafs::{TaskStat, Topology, home_node};
+use nuksm_ksmfs::ProcessKsm;
+use nuksm_numafs::{TaskStat, Topology, home_node};
+use nuksm_sysroot::Root;
 use std::os::unix::fs::MetadataExt;
-use sysroot::Root;
 
 /// A process that KSM tracks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub fn find(root: &Root, machine: &Topology) -> Result<Vec<Tenant>> {
 
 /// The name of process `pid`: of the virtual machine, the container or the
 /// service that it is, or else of the program.
-pub fn name(root: &Root, pid: u32, stat: &TaskStat) -> sysroot::Result<String> {
+pub fn name(root: &Root, pid: u32, stat: &TaskStat) -> nuksm_sysroot::Result<String> {
     let cmdline = root.text(format!("proc/{pid}/cmdline"))?.unwrap_or_default();
     Ok(name_by(root, pid, &cgroup(root, pid)?, &cmdline, stat))
 }
@@ -69,7 +69,7 @@ fn name_by(root: &Root, pid: u32, cgroup: &str, cmdline: &str, stat: &TaskStat) 
     let guest = guest_name(cmdline).filter(|_| is_qemu(root, pid));
     let name = guest.or_else(|| unit_name(cgroup)).unwrap_or_else(|| stat.comm.clone());
     // Whoever runs a program may call it anything.
-    sysroot::printable(&name)
+    nuksm_sysroot::printable(&name)
 }
 
 /// Does this process run QEMU as it was installed? What it calls itself says
@@ -87,7 +87,7 @@ fn is_qemu(root: &Root, pid: u32) -> bool {
 }
 
 /// The path of the cgroup (version 2) of a process.
-fn cgroup(root: &Root, pid: u32) -> sysroot::Result<String> {
+fn cgroup(root: &Root, pid: u32) -> nuksm_sysroot::Result<String> {
     let text = root.text(format!("proc/{pid}/cgroup"))?.unwrap_or_default();
     Ok(text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default().to_owned())
 }

@@ -3,12 +3,12 @@
 
 use crate::shared::tenants::{self, Tenant};
 use anyhow::{Context, Result};
-use ksmfs::Ksm;
-use model::Page;
-use numafs::Topology;
-use pagemap::{KpageFlags, Mapping, Scan};
+use nuksm_ksmfs::Ksm;
+use nuksm_model::Page;
+use nuksm_numafs::Topology;
+use nuksm_pagemap::{KpageFlags, Mapping, Scan};
+use nuksm_sysroot::Root;
 use std::collections::{BTreeMap, HashMap};
-use sysroot::Root;
 
 /// All merged pages with several mappings.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub fn require_ksm(root: &Root) -> Result<Ksm> {
 
 /// Did a look end because it was asked to?
 pub fn was_stopped(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(pagemap::Error::Stopped))
+    matches!(error.downcast_ref(), Some(nuksm_pagemap::Error::Stopped))
 }
 
 /// A tenant's merged pages.
@@ -93,7 +93,7 @@ impl View {
     fn node_of(&self, mapping: Mapping) -> u32 {
         self.machine.node_of_pfn(mapping.pfn).unwrap_or_else(|| {
             let pid = self.tenants[mapping.tenant() as usize].pid;
-            pagemap::nodes_of(pid, &[mapping.addr()]).first().copied().flatten().unwrap_or(u32::MAX)
+            nuksm_pagemap::nodes_of(pid, &[mapping.addr()]).first().copied().flatten().unwrap_or(u32::MAX)
         })
     }
 
@@ -173,19 +173,19 @@ pub mod tests {
             node,
             nice: 0,
             start_ticks: 0,
-            ksm: ksmfs::ProcessKsm::default(),
+            ksm: nuksm_ksmfs::ProcessKsm::default(),
         };
-        let node = |id| numafs::Node {
+        let node = |id| nuksm_numafs::Node {
             id,
-            cpus: numafs::CpuList::default(),
+            cpus: nuksm_numafs::CpuList::default(),
             total_bytes: 1 << 30,
             free_bytes: 1 << 20,
             room_pages: 250,
             distances: vec![if id == 0 { 10 } else { 21 }, if id == 0 { 21 } else { 10 }],
         };
         let zones = vec![
-            numafs::ZoneSpan { node: 0, start_pfn: 0, end_pfn: 3 },
-            numafs::ZoneSpan { node: 1, start_pfn: 3, end_pfn: 9 },
+            nuksm_numafs::ZoneSpan { node: 0, start_pfn: 0, end_pfn: 3 },
+            nuksm_numafs::ZoneSpan { node: 1, start_pfn: 3, end_pfn: 9 },
         ];
         let mappings = [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 0), (3, 2)];
         let mappings =
@@ -205,9 +205,9 @@ pub mod tests {
     #[test]
     fn an_end_that_was_asked_for_is_told_from_a_failure() {
         use anyhow::Context;
-        let error = |error: pagemap::Error| Err::<(), _>(error).context("cannot look").unwrap_err();
-        assert!(was_stopped(&error(pagemap::Error::Stopped)));
-        assert!(!was_stopped(&error(pagemap::Error::HiddenFrames)));
+        let error = |error: nuksm_pagemap::Error| Err::<(), _>(error).context("cannot look").unwrap_err();
+        assert!(was_stopped(&error(nuksm_pagemap::Error::Stopped)));
+        assert!(!was_stopped(&error(nuksm_pagemap::Error::HiddenFrames)));
     }
 
     /// So many tenants and sharing sets of one page; which tenants share is as

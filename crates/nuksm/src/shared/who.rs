@@ -78,7 +78,7 @@ mod tests {
             node: None,
             nice: 0,
             start_ticks: 0,
-            ksm: ksmfs::ProcessKsm::default(),
+            ksm: nuksm_ksmfs::ProcessKsm::default(),
         };
         who.parse::<Who>().unwrap().is(&tenant)
     }

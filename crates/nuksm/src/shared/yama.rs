@@ -3,7 +3,7 @@
 //! reading another's memory (Documentation/admin-guide/LSM/Yama.rst).
 
 use anyhow::Result;
-use sysroot::Root;
+use nuksm_sysroot::Root;
 
 const FILE: &str = "proc/sys/kernel/yama/ptrace_scope";
 

@@ -8,10 +8,10 @@ mod show;
 use crate::shared::view;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use ksmfs::Engine;
+use nuksm_ksmfs::Engine;
+use nuksm_sysroot::Root;
 use set::EngineSetArgs;
 use std::process::ExitCode;
-use sysroot::Root;
 
 /// Show or change how the engine works, on a kernel that has it.
 ///
@@ -68,7 +68,7 @@ pub fn run(root: &Root, args: &EngineArgs) -> Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ksmfs::Ksm;
+    use nuksm_ksmfs::Ksm;
 
     #[test]
     fn a_stock_kernel_is_told_from_one_without_ksm() {

@@ -5,9 +5,9 @@ use super::setting::{choice, meaning, value};
 use crate::shared::output::{self, bytes};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use ksmfs::{Choice, Engine, Ksm, Setting};
+use nuksm_ksmfs::{Choice, Engine, Ksm, Setting};
+use nuksm_sysroot::Root;
 use std::process::ExitCode;
-use sysroot::Root;
 
 /// Options of `engine set`.
 #[derive(Debug, Args)]
@@ -89,7 +89,7 @@ fn offered(choice: &Choice, key: &str, wanted: &str) -> Result<String> {
 /// it are taken back.
 fn apply(
     changes: &[Change],
-    mut write: impl FnMut(Setting, &str) -> sysroot::Result<()>,
+    mut write: impl FnMut(Setting, &str) -> nuksm_sysroot::Result<()>,
 ) -> Result<(), Failure> {
     let changes: Vec<&Change> = changes.iter().filter(|change| change.is_real()).collect();
     for (index, change) in changes.iter().enumerate() {
@@ -109,7 +109,7 @@ fn apply(
 /// The kernel refused a change.
 #[derive(Debug)]
 struct Failure {
-    error: sysroot::Error,
+    error: nuksm_sysroot::Error,
     /// Earlier changes that could not be taken back.
     stuck: Vec<String>,
 }
@@ -136,7 +136,7 @@ impl Failure {
 /// How to set what can change only while KSM tracks no page, and its price.
 fn idle_remedy(ksm: &Ksm, settings: &[String]) -> String {
     let saved = ksm.pages_sharing.map(|pages| {
-        let saved = (pages + ksm.ksm_zero_pages.unwrap_or(0)) * pagemap::page_size();
+        let saved = (pages + ksm.ksm_zero_pages.unwrap_or(0)) * nuksm_pagemap::page_size();
         format!("{} of free memory", bytes(i64::try_from(saved).unwrap_or(i64::MAX)))
     });
     let saved = saved.as_deref().unwrap_or("as much free memory as was saved");
@@ -196,7 +196,7 @@ mod tests {
             let text = format!("{}={value}", setting.name());
             if refused.contains(&text.as_str()) {
                 let source = io::Error::from_raw_os_error(errno);
-                return Err(sysroot::Error::Unwritable { path: setting.name().into(), source });
+                return Err(nuksm_sysroot::Error::Unwritable { path: setting.name().into(), source });
             }
             taken.push(text);
             Ok(())
@@ -242,7 +242,7 @@ mod tests {
         let line = "placement=priority index=content";
         let (taken, text) = apply_refusing(line, libc::EBUSY, &["index=content"]);
         assert!(taken.is_empty());
-        let saved = bytes(i64::try_from(1_024 * pagemap::page_size()).unwrap());
+        let saved = bytes(i64::try_from(1_024 * nuksm_pagemap::page_size()).unwrap());
         let expected = format!(
             "\
 cannot write index: Device or resource busy (os error 16)

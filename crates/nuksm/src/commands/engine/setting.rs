@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What each setting is, and means.
 
-use ksmfs::{Choice, Engine, Setting};
+use nuksm_ksmfs::{Choice, Engine, Setting};
 
 /// The words that a setting can be; `None` for a number, and when this engine
 /// does not have the setting.

@@ -4,7 +4,7 @@
 use super::setting::{choice, meaning, value};
 use crate::shared::output;
 use anyhow::Result;
-use ksmfs::{Engine, Setting};
+use nuksm_ksmfs::{Engine, Setting};
 use std::process::ExitCode;
 
 /// Prints the settings.

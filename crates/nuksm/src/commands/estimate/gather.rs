@@ -7,10 +7,10 @@ use super::progress::Progress;
 use crate::shared::privilege;
 use crate::shared::stop::Stop;
 use anyhow::Result;
-use fingerprint::{Label, Page, TableReader, TableWriter};
-use model::estimate::{Contents, Tenant};
+use nuksm_fingerprint::{Label, Page, TableReader, TableWriter};
+use nuksm_model::estimate::{Contents, Tenant};
+use nuksm_sysroot::Root;
 use std::time::Duration;
-use sysroot::Root;
 
 /// What was read.
 pub struct Gathered {
@@ -147,7 +147,7 @@ impl Gathered {
         self.contents.add(index, page.fingerprint);
         if let Some(frame) = page.shared_frame {
             self.shared_places += 1;
-            self.frames.add(index, fingerprint::fingerprint(&frame.to_ne_bytes()));
+            self.frames.add(index, nuksm_fingerprint::fingerprint(&frame.to_ne_bytes()));
         }
     }
 }

@@ -4,10 +4,10 @@
 use super::args::EstimateArgs;
 use crate::shared::tenants;
 use anyhow::{Context, Result, bail};
-use fingerprint::{Error, Label, MemoryFile, Page, Process, TableReader};
-use numafs::{TaskStat, Topology, home_node};
+use nuksm_fingerprint::{Error, Label, MemoryFile, Page, Process, TableReader};
+use nuksm_numafs::{TaskStat, Topology, home_node};
+use nuksm_sysroot::Root;
 use std::path::Path;
-use sysroot::Root;
 
 /// Anonymous memory of a process that is looked at without being named: virtual
 /// machines and large services have more, the many small helpers of a system
@@ -132,7 +132,7 @@ fn open_process(
     pid: u32,
     anonymous_kib: u64,
     machine: &Topology,
-) -> Result<Input, fingerprint::Error> {
+) -> Result<Input, nuksm_fingerprint::Error> {
     let process = Box::new(Process::open(root, pid)?);
     let stat = TaskStat::read(root, pid)?.ok_or(Error::NoProcess(pid))?;
     let node = home_node(root, pid, machine)?.and_then(|node| machine.memory_node(node));
@@ -140,7 +140,7 @@ fn open_process(
     let node = if machine.nodes.is_empty() { Some(0) } else { node };
     let tenant = tenants::name(root, pid, &stat)?;
     let label = Label { tenant, source: format!("pid {pid}"), node, nice: stat.nice };
-    let pages = (anonymous_kib << 10) / pagemap::page_size();
+    let pages = (anonymous_kib << 10) / nuksm_pagemap::page_size();
     Ok(Input::Memory { label, pid: Some(pid), memory: Memory::Process(process), pages })
 }
 

@@ -14,9 +14,9 @@ use crate::shared::output;
 use crate::shared::stop::Stop;
 use anyhow::Result;
 use log::warn;
-use model::estimate::Settings;
+use nuksm_model::estimate::Settings;
+use nuksm_sysroot::Root;
 use std::process::ExitCode;
-use sysroot::Root;
 
 /// What a shell says of a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
@@ -24,12 +24,12 @@ const INTERRUPTED: u8 = 130;
 /// Looks at the memory and prints what merging it would save.
 pub fn run(root: &Root, args: &EstimateArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
-    let ksm = ksmfs::Ksm::read(root)?.unwrap_or_default();
+    let ksm = nuksm_ksmfs::Ksm::read(root)?.unwrap_or_default();
     // The kernel's own defaults where there is no KSM (yet).
     let settings = Settings {
         max_page_sharing: ksm.max_page_sharing.unwrap_or(256),
         use_zero_pages: ksm.use_zero_pages == Some(1),
-        page_size: pagemap::page_size(),
+        page_size: nuksm_pagemap::page_size(),
     };
     let (inputs, notes) = inputs::find(root, args)?;
     let Some(gathered) = gather::gather(root, args, inputs, &stop)? else {

@@ -41,7 +41,8 @@ impl Progress {
         let seconds = self.started.elapsed().as_secs_f64();
         let start = if self.at_terminal { "\r" } else { "" };
         let end = if self.at_terminal { "\x1b[K" } else { "" };
-        let rate = self.pages as f64 * pagemap::page_size() as f64 / seconds.max(1e-9) / f64::from(1 << 30);
+        let rate =
+            self.pages as f64 * nuksm_pagemap::page_size() as f64 / seconds.max(1e-9) / f64::from(1 << 30);
         output::progress(&format!(
             "{start}looked at {} in {seconds:.1} s ({rate:.1} GiB/s){end}\n",
             size(self.pages)
@@ -50,5 +51,5 @@ impl Progress {
 }
 
 fn size(pages: u64) -> String {
-    bytes(i64::try_from(pages * pagemap::page_size()).unwrap_or(i64::MAX))
+    bytes(i64::try_from(pages * nuksm_pagemap::page_size()).unwrap_or(i64::MAX))
 }

@@ -2,7 +2,7 @@
 //! The report, as --json prints it.
 
 use super::gather::Gathered;
-use model::estimate::{self, Figure, Forecast, RemoteShares, Saving, Settings};
+use nuksm_model::estimate::{self, Figure, Forecast, RemoteShares, Saving, Settings};
 use serde::Serialize;
 
 /// What merging would save, and where the merged pages would be.

@@ -3,7 +3,7 @@
 
 use super::report::{Count, Remote, Report, SavingRow, TenantRow};
 use crate::shared::output::{Table, bytes, known};
-use model::estimate::Figure;
+use nuksm_model::estimate::Figure;
 
 /// Tenants and pairs that fit on a screen; --json has all.
 const ROWS: usize = 20;
@@ -160,8 +160,8 @@ fn with_error(value: String, error: Option<String>) -> String {
 mod tests {
     use super::*;
     use crate::commands::estimate::gather::Gathered;
-    use fingerprint::Label;
-    use model::estimate::{Contents, Settings, Tenant};
+    use nuksm_fingerprint::Label;
+    use nuksm_model::estimate::{Contents, Settings, Tenant};
 
     /// Two tenants of 1000 pages and 24 zero pages each, that have 500 contents
     /// in common; 30 frames are shared already.

@@ -14,10 +14,10 @@ use anyhow::{Error, Result, bail};
 use clap::Args;
 use file::{Format, RecordingFile};
 use log::warn;
+use nuksm_sysroot::Root;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use sysroot::Root;
 
 /// Write a sample of everything to a file, again and again.
 ///

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Samples into lines over time, and their averages.
 
-use super::read::Recording;
-use crate::shared::sample::{NodeRow, Sample, TenantRow};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::shared::recording::Recording;
+use crate::shared::sample::{NodeRow, Sample};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A figure over time, in pieces: between two runs, and where it is unknown,
 /// there is nothing to be drawn.
@@ -179,76 +180,80 @@ pub fn nodes(recordings: &[Recording]) -> Vec<(u32, [Vec<Line>; 2])> {
 /// Each tenant's figures: places that map merged pages, the remote part of them, and
 /// memory saved; those with most first.
 pub fn tenants(recordings: &[Recording]) -> Vec<(String, [Vec<Line>; 3])> {
-    type Points = BTreeMap<String, Line>;
-    let collect = |recording: &Recording| -> [Points; 3] {
-        let labels = labels(recording);
-        let start = recording.start();
-        let mut lines = [Points::new(), Points::new(), Points::new()];
-        for run in &recording.runs {
-            let mut seen = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
-            for sample in &run.samples {
-                let mut now = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
-                for row in sample.tenants.iter().flatten() {
-                    let label = &labels[&(row.name.as_str(), row.pid)];
-                    let values = [
-                        Some(row.merged_mappings as f64),
-                        percent(row.remote_mappings, row.local_mappings),
-                        Some(row.saved_bytes as f64),
-                    ];
-                    for (kind, value) in values.into_iter().enumerate() {
-                        let Some(value) = value else { continue };
-                        let pieces = &mut lines[kind].entry(label.clone()).or_default().pieces;
-                        let point = (sample.unix_time - start, value);
-                        now[kind].insert(label.as_str());
-                        match pieces.last_mut().filter(|_| seen[kind].contains(label.as_str())) {
-                            Some(piece) => piece.push(point),
-                            None => pieces.push(vec![point]),
-                        }
-                    }
-                }
-                seen = now;
-            }
+    let mut all: Vec<BTreeMap<String, [Line; 3]>> = recordings.iter().map(tenants_of).collect();
+    let labels: BTreeSet<String> = all.iter().flat_map(|lines| lines.keys().cloned()).collect();
+    let rows = labels.into_iter().map(|label| {
+        let mut lines = [Vec::new(), Vec::new(), Vec::new()];
+        for recording in &mut all {
+            let of_this = recording.remove(&label).unwrap_or_default();
+            lines.iter_mut().zip(of_this).for_each(|(lines, line)| lines.push(line));
         }
-        lines
-    };
-    let mut all: Vec<[Points; 3]> = recordings.iter().map(collect).collect();
-    let labels: BTreeSet<String> = all.iter().flat_map(|lines| lines[0].keys().cloned()).collect();
-    let mut rows: Vec<(String, [Vec<Line>; 3])> = labels
-        .into_iter()
-        .map(|label| {
-            let mut take = |kind: usize| {
-                all.iter_mut().map(|lines| lines[kind].remove(&label).unwrap_or_default()).collect()
-            };
-            let lines = [take(0), take(1), take(2)];
-            (label, lines)
-        })
-        .collect();
+        (label, lines)
+    });
+    let mut rows: Vec<(String, [Vec<Line>; 3])> = rows.collect();
     let size =
         |lines: &[Line]| lines.iter().filter_map(Line::summary).map(|all| all.average).fold(0.0, f64::max);
-    rows.sort_by(|(_, left), (_, right)| size(&right[0]).total_cmp(&size(&left[0])));
+    // None is below zero, so their bits have the order of the sizes themselves.
+    rows.sort_by_cached_key(|(_, lines)| Reverse(size(&lines[0]).to_bits()));
     rows
+}
+
+/// A tenant's lines as they grow, and the number of the sample that each was in last.
+#[derive(Default)]
+struct Track {
+    lines: [Line; 3],
+    last: [usize; 3],
+}
+
+/// Lines of each tenant of a recording, by its label.
+fn tenants_of(recording: &Recording) -> BTreeMap<String, [Line; 3]> {
+    let start = recording.start();
+    let mut tracks = BTreeMap::<(&str, u32), Track>::new();
+    let mut number = 0;
+    for run in &recording.runs {
+        number += 1; // So that no line goes on from one run to the next.
+        for sample in &run.samples {
+            number += 1;
+            for row in sample.tenants.iter().flatten() {
+                let track = tracks.entry((&row.name, row.pid)).or_default();
+                let values = [
+                    Some(row.merged_mappings as f64),
+                    percent(row.remote_mappings, row.local_mappings),
+                    Some(row.saved_bytes as f64),
+                ];
+                for ((line, last), value) in track.lines.iter_mut().zip(&mut track.last).zip(values) {
+                    let Some(value) = value else { continue };
+                    let point = (sample.unix_time - start, value);
+                    match line.pieces.last_mut().filter(|_| *last + 1 == number) {
+                        Some(piece) => piece.push(point),
+                        None => line.pieces.push(vec![point]),
+                    }
+                    *last = number;
+                }
+            }
+        }
+    }
+    labelled(tracks).map(|(label, track)| (label, track.lines)).collect()
 }
 
 /// What each tenant of a recording is called: by its name, so that the same
 /// machine has the same name in every recording; with the pid where a name is
 /// another's as well.
-fn labels(recording: &Recording) -> BTreeMap<(&str, u32), String> {
-    let rows = || recording.samples().flat_map(|sample| sample.tenants.iter().flatten());
-    let known: BTreeSet<(&str, u32)> = rows().map(|row: &TenantRow| (row.name.as_str(), row.pid)).collect();
-    let mut namesakes = BTreeMap::<&str, usize>::new();
-    for (name, _) in &known {
+fn labelled<T>(tenants: BTreeMap<(&str, u32), T>) -> impl Iterator<Item = (String, T)> {
+    let mut namesakes = HashMap::<&str, usize>::new();
+    for (name, _) in tenants.keys() {
         *namesakes.entry(name).or_default() += 1;
     }
-    let label = |&(name, pid): &(&'_ str, u32)| {
-        if namesakes[name] == 1 { name.to_owned() } else { format!("{name} ({pid})") }
-    };
-    known.iter().map(|tenant| (*tenant, label(tenant))).collect()
+    tenants.into_iter().map(move |((name, pid), tenant)| {
+        (if namesakes[name] == 1 { name.to_owned() } else { format!("{name} ({pid})") }, tenant)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::report::read::Run;
+    use crate::shared::recording::read::Run;
+    use crate::shared::sample::TenantRow;
     use crate::shared::sample::tests::sample;
 
     /// A recording of one run per list; a sample per second, changed by `change`.
@@ -315,12 +320,13 @@ mod tests {
             let tenant = |pid: u32| TenantRow { pid, name: format!("t{}", pid % 30_000), ..row.clone() };
             sample.tenants = Some((0..40_000).map(tenant).collect());
         };
-        let recording = recording(&[1], crowd);
+        let recording = [recording(&[1], crowd)];
         let meter = crate::shared::cost::Meter::start();
-        let labels = labels(&recording);
+        let tenants = tenants(&recording);
         // 1,600 million comparisons took 20 s and more; this takes a tenth of one.
         assert!(meter.cpu_seconds() < 5.0, "{} s", meter.cpu_seconds());
-        assert_eq!((labels[&("t5", 5)].as_str(), labels[&("t10000", 10_000)].as_str()), ("t5 (5)", "t10000"));
+        let is_there = |label: &str| tenants.iter().any(|(name, _)| name == label);
+        assert!(is_there("t5 (5)") && is_there("t10000") && !is_there("t5") && tenants.len() == 40_000);
     }
 
     #[test]
@@ -337,5 +343,12 @@ mod tests {
         let names: Vec<&str> = tenants.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["same (10)", "same (11)", "t12"]);
         assert_eq!(tenants[0].1[0][0].pieces.len(), 2);
+    }
+
+    #[test]
+    fn a_tenant_s_lines_break_between_runs() {
+        let tenants = tenants(&[recording(&[2, 1], |_, _| {})]);
+        let lengths: Vec<usize> = tenants[0].1[0][0].pieces.iter().map(Vec::len).collect();
+        assert_eq!(lengths, [2, 1]);
     }
 }

@@ -7,14 +7,13 @@ mod page;
 mod pictures;
 #[cfg(feature = "png")]
 mod png;
-mod read;
 mod svg;
 
 use crate::shared::output;
+use crate::shared::recording::Recording;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use log::warn;
-use read::Recording;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -99,6 +98,12 @@ fn name_apart(recordings: &mut [Recording], paths: &[PathBuf]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::cost::tests::least_cpu_seconds;
+    use crate::shared::sample::TenantRow;
+    use crate::shared::sample::tests::sample;
+    use crate::shared::view::tests::view;
+    use std::fs::File;
+    use std::io::Write;
 
     #[test]
     fn a_recording_is_never_written_over() {
@@ -124,5 +129,44 @@ mod tests {
         name_apart(&mut recordings, &paths);
         let names: Vec<&str> = recordings.iter().map(|recording| recording.name.as_str()).collect();
         assert_eq!(names, ["a/ksm.jsonl", "b/ksm.jsonl", "other"]);
+    }
+
+    /// `cargo test --release --package nuksm measure_report -- --ignored --nocapture`
+    #[test]
+    #[ignore = "a measurement: it takes a minute"]
+    #[allow(clippy::print_stdout)]
+    fn measure_report_over_tenants() {
+        const SAMPLES: u32 = 10;
+        let dir = tempfile::tempdir().unwrap();
+        let mut sample = sample();
+        sample.place(&view());
+        let row = sample.tenants.as_ref().unwrap()[0].clone();
+        println!("tenants  ms: report  reading  us a tenant: report  reading");
+        for tenants in [1_000, 4_000, 16_000, 40_000] {
+            let tenant = |pid: u32| TenantRow { pid, name: format!("tenant-{pid}"), ..row.clone() };
+            sample.tenants = Some((0..tenants).map(tenant).collect());
+            let path = dir.path().join("ksm.jsonl");
+            let mut file = File::create(&path).unwrap();
+            for _ in 0..SAMPLES {
+                sample.unix_time += 10.0;
+                writeln!(file, "{}", serde_json::to_string(&sample).unwrap()).unwrap();
+            }
+            let args = ReportArgs {
+                files: vec![path.clone()],
+                output: dir.path().join("report.html"),
+                #[cfg(feature = "png")]
+                png: None,
+            };
+            let report = least_cpu_seconds(|| assert!(run(&args).is_ok()));
+            let reading = least_cpu_seconds(|| drop(Recording::read(&path).unwrap()));
+            let us = |seconds: f64| seconds * 1e6 / f64::from(tenants);
+            println!(
+                "{tenants:7} {:11.1} {:8.1} {:20.1} {:8.1}",
+                report * 1e3,
+                reading * 1e3,
+                us(report),
+                us(reading)
+            );
+        }
     }
 }

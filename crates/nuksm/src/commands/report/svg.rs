@@ -50,7 +50,7 @@ pub fn style(dark: bool) -> String {
 /// Text with the characters that markup would take for its own replaced.
 pub fn escaped(text: &str) -> String {
     // A recording's names are whoever wrote it's; XML has no way to write some.
-    sysroot::printable(text)
+    nuksm_sysroot::printable(text)
         .replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

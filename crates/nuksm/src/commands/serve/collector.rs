@@ -13,10 +13,10 @@ use crate::shared::view::{self, View};
 use anyhow::Result;
 use hyper::body::Bytes;
 use log::{debug, warn};
+use nuksm_sysroot::Root;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
-use sysroot::Root;
 
 /// What the next scrape gets: the metrics, or why there are none.
 pub type Page = Arc<Mutex<std::result::Result<Bytes, String>>>;

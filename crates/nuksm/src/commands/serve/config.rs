@@ -146,7 +146,10 @@ mod tests {
         let config =
             Config::parse("[place]\npolicy = \"priority\"\nrate = \"64MiB\"\n[tune]\nmax-cpu = 5\n").unwrap();
         let place = config.place.unwrap();
-        assert_eq!((place.policy, place.rate.0), (PolicyName::Priority, (64 << 20) / pagemap::page_size()));
+        assert_eq!(
+            (place.policy, place.rate.0),
+            (PolicyName::Priority, (64 << 20) / nuksm_pagemap::page_size())
+        );
         assert_eq!(config.tune.unwrap().max_cpu, Percent(5.0));
     }
 

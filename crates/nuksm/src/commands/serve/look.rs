@@ -6,11 +6,11 @@ use crate::shared::placing;
 use crate::shared::sample::{NodeRow, Places, TenantRow};
 use crate::shared::tenants;
 use crate::shared::view::View;
-use ksmfs::{Engine, Ksm};
+use nuksm_ksmfs::{Engine, Ksm};
+use nuksm_sysroot::Root;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use sysroot::Root;
 
 /// The part of a CPU that looking may use.
 const BUDGET: f64 = 0.005;

@@ -7,8 +7,8 @@
 use super::look::Shared;
 use crate::shared::cost;
 use crate::shared::sample::{Sample, TenantRow};
+use nuksm_sysroot::Root;
 use std::fmt::Display;
-use sysroot::Root;
 
 /// The name under which all tenants but the biggest are summed.
 const OTHERS: &str = "other";
@@ -71,7 +71,7 @@ pub fn page(root: &Root, sample: &Sample, shared: &Shared, max_tenants: usize) -
 /// KSM's settings and counters.
 fn ksm(page: &mut Page, sample: &Sample) {
     let (ksm, savings) = (&sample.ksm, &sample.savings);
-    let bytes = |pages: Option<u64>| pages.map(|pages| pages * pagemap::page_size());
+    let bytes = |pages: Option<u64>| pages.map(|pages| pages * nuksm_pagemap::page_size());
     page.gauge("ksm_run", "0 stopped, 1 merging, 2 un-merged.", ksm.run);
     page.gauge("ksm_pages_to_scan", "Pages ksmd looks at before it sleeps.", ksm.pages_to_scan);
     let sleep = ksm.sleep_millisecs.map(|time| time as f64 / 1000.0);
@@ -116,7 +116,7 @@ fn places(page: &mut Page, root: &Root, shared: &Shared, max_tenants: usize) {
     let Some(look) = look.as_ref() else {
         return;
     };
-    let size = pagemap::page_size();
+    let size = nuksm_pagemap::page_size();
     let node = |node: u32| ("node", node.to_string());
     let access = |kind: &str| ("access", kind.to_owned());
     let rows = || look.nodes.iter();
@@ -223,7 +223,7 @@ mod tests {
         *shared.placed() = Some(Placed { moved: 7, ..Placed::default() });
         *shared.tuned() = Some(3);
         let text = page(&root, &sample(), &shared, 64);
-        let size = pagemap::page_size();
+        let size = nuksm_pagemap::page_size();
         for line in [
             "# TYPE nuksm_merged_bytes gauge".to_owned(),
             format!("nuksm_merged_bytes {}", 3 * size),

@@ -19,6 +19,7 @@ use config::{Config, Listen};
 use health::Health;
 use http::{Server, Source};
 use log::{info, warn};
+use nuksm_sysroot::Root;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -26,7 +27,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use sysroot::Root;
 use workers::Workers;
 
 /// Serve metrics for Prometheus; place and tune in the same daemon, if asked to.

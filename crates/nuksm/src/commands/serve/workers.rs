@@ -10,12 +10,12 @@ use crate::shared::stop::{Stop, Stopper};
 use crate::shared::tuning::{self, Daemon};
 use crate::shared::view;
 use anyhow::{Result, anyhow};
-use ksmfs::Engine;
 use log::{debug, warn};
+use nuksm_ksmfs::Engine;
+use nuksm_sysroot::Root;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
-use sysroot::Root;
 
 /// The parts' names, as in the configuration.
 const PLACE: &str = "[place]";

@@ -2,7 +2,7 @@
 //! What the engine did so far: a section of `nuksm status`.
 
 use crate::shared::output::{known, line};
-use ksmfs::Engine;
+use nuksm_ksmfs::Engine;
 
 /// A heading, and lines of figures, each with what it counts.
 pub fn report(engine: &Engine) -> String {

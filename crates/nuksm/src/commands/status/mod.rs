@@ -9,9 +9,9 @@ use crate::shared::sample::Sample;
 use crate::shared::stop::Stop;
 use anyhow::Result;
 use clap::Args;
+use nuksm_sysroot::Root;
 use std::process::ExitCode;
 use std::time::Duration;
-use sysroot::Root;
 
 /// Show KSM's settings, savings and scan speed, and where merged pages are.
 ///

@@ -66,7 +66,13 @@ fn cost(state: &State, tenant: &TenantRow) -> String {
 
 /// With whom it shares, the most first, as many as fit.
 fn draw_partners(frame: &mut Frame, state: &State, pid: u32, tenants: &[&TenantRow], area: Rect) {
-    let partners = state.partners(pid);
+    let Some(partners) = state.partners(pid) else {
+        frame.render_widget(
+            Line::from("with whom it shares is in no recording: `nuksm sharing` says it of now"),
+            area,
+        );
+        return;
+    };
     if partners.is_empty() {
         frame.render_widget(Line::from("shares with nobody else"), area);
         return;

@@ -3,9 +3,10 @@
 
 use super::detail;
 use super::help;
+use super::replay::Replay;
 use super::state::{Mode, Sort, State, saved_bytes};
 use super::style::{right, strong};
-use crate::shared::output::{bytes, known, percent};
+use crate::shared::output::{bytes, date, known, percent};
 use crate::shared::sample::{NodeRow, Sample, TenantRow};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -59,8 +60,17 @@ pub fn draw(frame: &mut Frame, state: &State) {
     if let Some(rows) = &look.sample.tenants {
         draw_tenants(frame, state, rows.len(), tenants);
     } else {
-        let paragraph = Paragraph::new(look.sample.notes.join("\n")).wrap(Wrap { trim: true });
+        let paragraph = Paragraph::new(why_no_tenants(state, &look.sample)).wrap(Wrap { trim: true });
         frame.render_widget(paragraph, tenants);
+    }
+}
+
+fn why_no_tenants(state: &State, sample: &Sample) -> String {
+    let notes = sample.notes.join("\n");
+    match (&state.replay, notes.is_empty()) {
+        (None, _) => notes,
+        (Some(_), false) => format!("as it was recorded: {notes}"),
+        (Some(_), true) => "nodes and tenants are not in this recording: it was made with --counters".into(),
     }
 }
 
@@ -86,16 +96,18 @@ fn draw_header(frame: &mut Frame, state: &State, sample: &Sample, area: Rect) {
     };
     let rate = known(state.history.back().and_then(|moment| moment.pages_per_second));
     let scan = sample.full_scan_seconds().map_or_else(|| "-".into(), |time| format!("{time:.1} s"));
-    let lines = vec![
-        Line::styled(
-            format!(
-                "nuksm on {}: {doing}, every {} s, Linux {}",
-                state.host,
-                state.interval.as_secs(),
-                sample.kernel
-            ),
-            strong(),
+    let what = match &state.replay {
+        None => format!("nuksm on {}: {doing}, every {} s", state.host, state.interval.as_secs()),
+        Some(replay) => format!(
+            "recording of {}, {} UTC, {}/{}: {doing}",
+            state.host,
+            date(sample.unix_time),
+            replay.shown(),
+            replay.count()
         ),
+    };
+    let lines = vec![
+        Line::styled(format!("{what}, Linux {}", sample.kernel), strong()),
         Line::from(format!(
             "saved  {} net = {} + {} zero pages - {} records",
             savings.net_saved_bytes.map_or_else(|| "-".into(), bytes),
@@ -117,11 +129,13 @@ fn draw_charts(frame: &mut Frame, state: &State, area: Rect) {
     let [left, _, right] =
         Layout::horizontal([Constraint::Fill(1), Constraint::Length(2), Constraint::Fill(1)]).areas(area);
     let saved: Vec<u64> = state.history.iter().map(|moment| moment.saved_bytes).collect();
-    let scanned: Vec<u64> = state.history.iter().map(|moment| moment.pages_per_second.unwrap_or(0)).collect();
-    let most = |values: &[u64]| values.iter().copied().max().unwrap_or(0);
-    let saved_most = bytes(i64::try_from(most(&saved)).unwrap_or(i64::MAX));
+    let rates = || state.history.iter().map(|moment| moment.pages_per_second);
+    let scanned: Vec<u64> = rates().map(Option::unwrap_or_default).collect();
+    let saved_most = saved.iter().copied().max().unwrap_or(0);
+    let saved_most = bytes(i64::try_from(saved_most).unwrap_or(i64::MAX));
+    let scanned_most = known(rates().flatten().max());
     draw_chart(frame, &format!("saved, at most {saved_most}"), &saved, left);
-    draw_chart(frame, &format!("scanned, at most {} pages/s", most(&scanned)), &scanned, right);
+    draw_chart(frame, &format!("scanned, at most {scanned_most} pages/s"), &scanned, right);
 }
 
 fn draw_chart(frame: &mut Frame, title: &str, values: &[u64], area: Rect) {
@@ -243,6 +257,12 @@ fn draw_footer(frame: &mut Frame, state: &State, area: Rect) {
         (None, None) if !state.filter.is_empty() => {
             Line::from(format!("filter: {}  / change  Esc drop  ? help  q quit", state.filter))
         }
+        (None, None) if state.replay.as_ref().is_some_and(Replay::is_paused) => {
+            Line::from("paused: Space go on  → next sample  ? help  q quit")
+        }
+        (None, None) if state.replay.is_some() => {
+            Line::from("Space pause  → next sample  / filter  ? help  q quit")
+        }
         (None, None) => Line::from("? help / filter sort s saved r remote c cost n name  q quit"),
     };
     frame.render_widget(line, area);
@@ -251,11 +271,12 @@ fn draw_footer(frame: &mut Frame, state: &State, area: Rect) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::top::replay::tests::recording;
     use crate::commands::top::state::Action;
     use crate::commands::top::state::tests::{look, state};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     /// The screen as text, of a size.
     fn screen(state: &State, width: u16, height: u16) -> String {
@@ -438,6 +459,50 @@ Esc back  ↑↓ next tenant  q quit
             "{text}"
         );
         assert!(!text.contains("free"), "{text}");
+    }
+
+    #[test]
+    fn a_recording_says_what_it_lacks_and_never_zero() {
+        let mut state = State::new(String::new(), Duration::from_secs(2), false);
+        let mut recording = recording(&[&[1_764_000_000.0, 1_764_000_060.0]]);
+        let mut with_tenants = look(0).sample;
+        with_tenants.unix_time = 1_764_000_120.0;
+        recording.runs[0].samples.push(with_tenants);
+        recording.runs[0].samples[1].notes = vec!["nodes and tenants are not shown: run as root".into()];
+        state.replay = Some(Replay::new(recording, None));
+        let mut next = |actions: &[Action]| {
+            state.act(Action::Next);
+            assert_eq!(state.play(Instant::now()), Some(true));
+            for action in actions {
+                state.act(*action);
+            }
+            screen(&state, 80, 24)
+        };
+        let text = next(&[]);
+        assert!(
+            text.starts_with("recording of big,host, 2025-11-24 16:00:00 UTC, 1/3: KSM is merging"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\nnodes and tenants are not in this recording: it was made with --counters"),
+            "{text}"
+        );
+        assert!(text.contains("scan   - pages/s") && text.contains("at most - pages/s"), "{text}");
+        assert!(text.contains("Space pause  → next sample"), "{text}");
+        let text = next(&[Action::Pause]);
+        assert!(
+            text.contains("\nas it was recorded: nodes and tenants are not shown: run as root"),
+            "{text}"
+        );
+        assert!(
+            text.contains("2025-11-24 16:01:00 UTC, 2/3") && text.contains("paused: Space go on"),
+            "{text}"
+        );
+        let text = next(&[Action::Open]);
+        assert!(
+            text.contains("t10: pid 10") && text.contains("\nwith whom it shares is in no recording"),
+            "{text}"
+        );
     }
 
     #[test]

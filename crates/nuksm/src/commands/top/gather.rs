@@ -4,23 +4,23 @@
 use crate::shared::pairs::Sharing;
 use crate::shared::sample::Sample;
 use anyhow::Result;
+use nuksm_sysroot::Root;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use sysroot::Root;
 
 /// All that is known at one moment.
 #[derive(Debug)]
 pub struct Look {
     /// Counters, nodes and tenants.
     pub sample: Sample,
-    /// Who shares with whom.
-    pub sharing: Sharing,
+    /// Who shares with whom; `None` where that was not seen, or not recorded.
+    pub sharing: Option<Sharing>,
 }
 
 impl Look {
     fn read(root: &Root) -> Result<Self> {
         let (sample, view) = Sample::read_with_view(root, &|| false)?;
-        Ok(Self { sample, sharing: view.as_ref().map(Sharing::new).unwrap_or_default() })
+        Ok(Self { sample, sharing: view.as_ref().map(Sharing::new) })
     }
 }
 

@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-const KEYS: [(&str, &str); 10] = [
+const KEYS: [(&str, &str); 12] = [
     ("↑ ↓ PgUp PgDn", "select a tenant"),
     ("Enter", "show it, and with whom it shares"),
     ("s", "sort by what it saves"),
@@ -16,6 +16,8 @@ const KEYS: [(&str, &str); 10] = [
     ("n", "by name"),
     ("R", "the other way round"),
     ("/", "show only names with what follows, or one pid"),
+    ("Space", "stop a recording, or have it go on"),
+    ("→", "its next sample, at once"),
     ("Esc", "close what is open, drop the filter, or end"),
     ("q Ctrl-C", "end"),
 ];

@@ -2,32 +2,41 @@
 //! `nuksm top`: what merging does, as it happens.
 //!
 //! `gather` looks at the machine, in a thread of its own, because a look may
-//! take seconds; `state` is what is shown and what keys do to it; `draw` and
-//! `detail` put it on the screen.
+//! take seconds; `replay` has a recording's samples instead; `state` is what is shown
+//! and what keys do to it; `draw` and `detail` put it on the screen.
 
 mod detail;
 mod draw;
 mod gather;
 mod help;
+mod replay;
 mod state;
 mod style;
 
 use crate::shared::options::seconds;
+use crate::shared::output;
+use crate::shared::recording::Recording;
 use crate::shared::stop::Stop;
 use crate::shared::view;
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use log::warn;
+use nuksm_sysroot::Root;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use replay::Replay;
 use state::{Action, Mode, Sort, State};
 use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::Duration;
-use sysroot::Root;
+use std::time::{Duration, Instant};
 
 /// How long a look that has come may wait to be seen; keys never wait.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Between two looks, unless the user says otherwise.
+const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Watch savings, cost and places of merged pages on the terminal.
 ///
@@ -40,12 +49,22 @@ const TICK: Duration = Duration::from_millis(100);
 /// A tenant's savings are its part of what it and its sharers save; its cost is
 /// the pages that ksmd looks at for it, merged or not. Without colour
 /// (`NO_COLOR`) it says the same.
+///
+/// With --replay it shows a recording instead, on any machine and without root: each
+/// sample as long after the one before it as it was recorded, or one per --interval.
+/// Space stops it and has it go on, the right arrow shows the next sample; it ends after
+/// the last one. With whom a tenant shares is in no recording.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: nuksm top --interval 5s")]
+#[command(
+    after_help = "Examples:\n  nuksm top --interval 5s\n  nuksm top --replay ksm.jsonl.2.gz --interval 1s"
+)]
 pub struct TopArgs {
-    /// Time between two looks.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = seconds)]
-    pub interval: Duration,
+    /// Time between two looks, or samples [default: 2s; of a recording, as recorded].
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub interval: Option<Duration>,
+    /// Show this recording in JSON lines, also when gzip packed it.
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
 }
 
 /// Shows it until told to quit.
@@ -53,28 +72,52 @@ pub fn run(root: &Root, args: &TopArgs) -> Result<ExitCode> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         bail!("top draws on a terminal, and this is none: use `nuksm status`, with --json for programs");
     }
-    view::require_ksm(root)?;
     let host = root.text("proc/sys/kernel/hostname")?.unwrap_or_default().trim().to_owned();
     let stop = Stop::on_signals()?;
-    let looks = gather::start(root.clone(), args.interval);
-    let mut state = State::new(host, args.interval, has_colour(|name| std::env::var(name).ok()));
+    let interval = args.interval.unwrap_or(INTERVAL);
+    let mut state = State::new(host, interval, has_colour(|name| std::env::var(name).ok()));
+    let looks = if let Some(path) = &args.replay {
+        state.replay = Some(Replay::new(read(path)?, args.interval));
+        None
+    } else {
+        view::require_ksm(root)?;
+        Some(gather::start(root.clone(), interval))
+    };
     // From here on a panic gives the terminal back, too.
     let mut terminal = ratatui::try_init().context("cannot draw on this terminal")?;
-    let result = watch(&mut terminal, &mut state, &looks, &stop);
+    let result = watch(&mut terminal, &mut state, looks.as_ref(), &stop);
     ratatui::try_restore().context("cannot restore this terminal: `reset` does")?;
-    result.map(|()| ExitCode::SUCCESS)
+    result?;
+    if let (Some(path), Some(replay)) = (&args.replay, &state.replay) {
+        let (shown, count) = (replay.shown(), replay.count());
+        output::print(&format!("showed {shown} of {count} samples of {}\n", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The recording, which has to have something to show.
+fn read(path: &Path) -> Result<Recording> {
+    let recording = Recording::read(path)?;
+    for problem in &recording.problems {
+        warn!("{}: {problem}", recording.name);
+    }
+    if recording.runs.is_empty() {
+        bail!("there is nothing to show: {} has no sample", path.display());
+    }
+    Ok(recording)
 }
 
 /// Draws, and does what keys and signals ask for.
 fn watch(
     terminal: &mut DefaultTerminal,
     state: &mut State,
-    looks: &Receiver<Result<gather::Look>>,
+    looks: Option<&Receiver<Result<gather::Look>>>,
     stop: &Stop,
 ) -> Result<()> {
     let mut is_new = true;
     while !stop.wait(Duration::ZERO) {
-        if is_new {
+        let Some(has_come) = refresh(state, looks)? else { return Ok(()) };
+        if is_new || has_come {
             terminal.draw(|frame| draw::draw(frame, state))?;
         }
         is_new = event::poll(TICK)?;
@@ -87,16 +130,22 @@ fn watch(
                 }
             }
         }
-        match looks.try_recv() {
-            Ok(look) => {
-                state.add(look);
-                is_new = true;
-            }
-            Err(TryRecvError::Empty) => {}
-            Err(TryRecvError::Disconnected) => bail!("looking at the machine ended unexpectedly"),
-        }
     }
     Ok(())
+}
+
+/// Takes what has come, from the machine or else from the recording: true when
+/// something has, `None` when nothing more will.
+fn refresh(state: &mut State, looks: Option<&Receiver<Result<gather::Look>>>) -> Result<Option<bool>> {
+    let Some(looks) = looks else { return Ok(state.play(Instant::now())) };
+    match looks.try_recv() {
+        Ok(look) => {
+            state.add(look);
+            Ok(Some(true))
+        }
+        Err(TryRecvError::Empty) => Ok(Some(false)),
+        Err(TryRecvError::Disconnected) => bail!("looking at the machine ended unexpectedly"),
+    }
 }
 
 /// What a key means, also while a filter is typed.
@@ -119,6 +168,8 @@ fn action(key: KeyEvent, is_typing: bool) -> Option<Action> {
         KeyCode::Enter => Action::Open,
         KeyCode::Up | KeyCode::Char('k') => Action::Move(-1),
         KeyCode::Down | KeyCode::Char('j') => Action::Move(1),
+        KeyCode::Char(' ') => Action::Pause,
+        KeyCode::Right => Action::Next,
         KeyCode::PageUp => Action::Move(-10),
         KeyCode::PageDown => Action::Move(10),
         KeyCode::Char('s') => Action::Sort(Sort::Savings),
@@ -150,8 +201,10 @@ mod tests {
         assert_eq!(key(KeyCode::Char('s'), KeyModifiers::CONTROL), None);
         assert_eq!(key(KeyCode::Tab, KeyModifiers::NONE), None);
         assert_eq!(key(KeyCode::Char('R'), KeyModifiers::SHIFT), Some(Action::Reverse));
+        assert_eq!(key(KeyCode::Char(' '), KeyModifiers::NONE), Some(Action::Pause));
         let typed = |code| action(KeyEvent::new(code, KeyModifiers::NONE), true);
         assert_eq!(typed(KeyCode::Char('q')), Some(Action::Type('q')));
+        assert_eq!(typed(KeyCode::Char(' ')), Some(Action::Type(' ')));
         assert_eq!((typed(KeyCode::Enter), typed(KeyCode::Esc)), (Some(Action::Keep), Some(Action::Back)));
     }
 

@@ -2,11 +2,12 @@
 //! What is shown, and what keys do to it.
 
 use super::gather::Look;
+use super::replay::{Replay, Turn};
 use crate::shared::sample::{Sample, TenantRow};
 use anyhow::Result;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Looks that are remembered: more than the widest screen has columns.
 const HISTORY: usize = 512;
@@ -36,6 +37,10 @@ pub enum Action {
     Erase,
     /// Keep it, and have the other keys again.
     Keep,
+    /// Stop a recording, or have it go on.
+    Pause,
+    /// Its next sample.
+    Next,
 }
 
 /// What tenants are sorted by, the most first.
@@ -98,6 +103,8 @@ pub struct State {
     pub mode: Mode,
     /// The open tenant's pid.
     pub open: Option<u32>,
+    /// The recording that is played, if one is.
+    pub replay: Option<Replay>,
     selected: Option<u32>,
 }
 
@@ -117,7 +124,25 @@ impl State {
             filter: String::new(),
             mode: Mode::Keys,
             open: None,
+            replay: None,
             selected: None,
+        }
+    }
+
+    /// Takes the recording's next sample if it is its turn: true when it was, `None`
+    /// when there is no more.
+    pub fn play(&mut self, now: Instant) -> Option<bool> {
+        match self.replay.as_mut()?.next(now) {
+            Turn::End => None,
+            Turn::Wait => Some(false),
+            Turn::Show(scene) => {
+                if let Some(host) = scene.begins_on {
+                    self.host = host;
+                    self.look = None;
+                }
+                self.add(Ok(scene.look));
+                Some(true)
+            }
         }
     }
 
@@ -160,6 +185,8 @@ impl State {
             Action::Type(char) => self.filter.push(char),
             Action::Erase => drop(self.filter.pop()),
             Action::Keep => self.mode = Mode::Keys,
+            Action::Pause => self.replay.iter_mut().for_each(Replay::pause),
+            Action::Next => self.replay.iter_mut().for_each(Replay::skip),
         }
         false
     }
@@ -220,10 +247,11 @@ impl State {
     }
 
     /// With whom a tenant shares how many pages: pid, name, pages; the most first.
-    pub fn partners(&self, pid: u32) -> Vec<(u32, &str, u64)> {
-        let mut partners = self.look.as_ref().map(|look| look.sharing.partners(pid)).unwrap_or_default();
+    /// `None` when that is not known.
+    pub fn partners(&self, pid: u32) -> Option<Vec<(u32, &str, u64)>> {
+        let mut partners = self.look.as_ref()?.sharing.as_ref()?.partners(pid);
         partners.sort_by_key(|(_, _, pages)| Reverse(*pages));
-        partners
+        Some(partners)
     }
 }
 
@@ -239,6 +267,7 @@ pub fn saved_bytes(sample: &Sample) -> u64 {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::commands::top::replay::tests::recording;
     use crate::shared::pairs::Sharing;
     use anyhow::anyhow;
 
@@ -254,7 +283,7 @@ pub mod tests {
         for (row, tracked) in sample.tenants.iter_mut().flatten().zip(tracked) {
             row.tracked_pages = tracked;
         }
-        Look { sample, sharing: Sharing::new(&view) }
+        Look { sample, sharing: Some(Sharing::new(&view)) }
     }
 
     pub fn state() -> State {
@@ -354,9 +383,10 @@ pub mod tests {
     #[test]
     fn partners_are_on_either_side_of_a_pair() {
         let state = state();
-        assert_eq!(state.partners(10), [(11, "t11", 2), (12, "t12", 1)]);
-        assert_eq!(state.partners(12), [(10, "t10", 1)]);
-        assert!(state.partners(99).is_empty());
+        let partners = |pid| state.partners(pid).unwrap();
+        assert_eq!(partners(10), [(11, "t11", 2), (12, "t12", 1)]);
+        assert_eq!(partners(12), [(10, "t10", 1)]);
+        assert!(partners(99).is_empty());
     }
 
     #[test]
@@ -376,9 +406,38 @@ pub mod tests {
     }
 
     #[test]
+    fn a_recording_has_rates_within_a_run_and_none_from_one_to_the_next() {
+        let mut recording = recording(&[&[1000.0, 1002.0], &[1010.0]]);
+        for (run, samples) in recording.runs.iter_mut().zip([[500, 800], [5, 0]]) {
+            for (sample, scanned) in run.samples.iter_mut().zip(samples) {
+                sample.ksm.pages_scanned = Some(scanned);
+            }
+        }
+        let mut state = State::new(String::new(), Duration::from_secs(2), true);
+        state.replay = Some(Replay::new(recording, None));
+        let mut now = Instant::now();
+        assert_eq!((state.play(now), state.play(now)), (Some(true), Some(false)));
+        assert_eq!(state.host, "big,host");
+        for is_more in [Some(true), Some(true), None] {
+            now += Duration::from_secs(2);
+            assert_eq!(state.play(now), is_more);
+        }
+        let rates: Vec<_> = state.history.iter().map(|moment| moment.pages_per_second).collect();
+        assert_eq!(rates, [None, Some(150), None], "there was a boot between the runs");
+        assert_eq!(state.ksmd_share, None);
+    }
+
+    #[test]
     fn without_anything_known_keys_do_no_harm() {
         let mut state = State::new("big".into(), Duration::from_secs(2), true);
-        for action in [Action::Open, Action::Move(1), Action::Move(-1), Action::Sort(Sort::Cost)] {
+        for action in [
+            Action::Open,
+            Action::Move(1),
+            Action::Move(-1),
+            Action::Sort(Sort::Cost),
+            Action::Pause,
+            Action::Next,
+        ] {
             assert!(!state.act(action));
         }
         assert_eq!(state.open, None);

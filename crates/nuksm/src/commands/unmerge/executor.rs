@@ -8,10 +8,10 @@ use crate::shared::pace::Pace;
 use crate::shared::stop::Stop;
 use crate::shared::tenants;
 use anyhow::{Context, Result};
-use numafs::Topology;
-use pagemap::{Mapping, Pagemap, Refusal};
+use nuksm_numafs::Topology;
+use nuksm_pagemap::{Mapping, Pagemap, Refusal};
+use nuksm_sysroot::Root;
 use std::collections::BTreeMap;
-use sysroot::Root;
 
 /// Copies that a node gets between two looks at its room, which others use, too.
 const COPIES_PER_LOOK: u64 = 4096;
@@ -27,7 +27,7 @@ struct Room {
 impl Room {
     fn look(root: &Root) -> Result<Self> {
         let machine = Topology::read(root).context("cannot read the machine's nodes")?;
-        let pages = |node: &numafs::Node| (node.id, node.room_pages.min(COPIES_PER_LOOK));
+        let pages = |node: &nuksm_numafs::Node| (node.id, node.room_pages.min(COPIES_PER_LOOK));
         Ok(Self { pages: machine.nodes.iter().map(pages).collect() })
     }
 
@@ -97,10 +97,10 @@ impl<'a> Executor<'a> {
             groups.entry((self.job.home(mapping), mapping.tenant())).or_default().push(*mapping);
         }
         for ((home, tenant), mappings) in groups {
-            pagemap::prefer_nodes(&[home]).context("cannot choose the node of the copies")?;
+            nuksm_pagemap::prefer_nodes(&[home]).context("cannot choose the node of the copies")?;
             self.take_apart_in(tenant, &mappings, report);
         }
-        pagemap::prefer_nodes(&[]).context("cannot give the choice of node back")
+        nuksm_pagemap::prefer_nodes(&[]).context("cannot give the choice of node back")
     }
 
     /// Un-merges pages of one tenant; the copies go where this thread's policy
@@ -121,7 +121,7 @@ impl<'a> Executor<'a> {
         report.count_all(gone.len(), Refusal::Unmerged);
 
         let addrs: Vec<u64> = there.iter().map(|mapping| mapping.addr()).collect();
-        for (mapping, outcome) in there.iter().zip(pagemap::unshare(tenant.pid, &addrs)) {
+        for (mapping, outcome) in there.iter().zip(nuksm_pagemap::unshare(tenant.pid, &addrs)) {
             report.count(match outcome {
                 _ if !is_there(mapping) => Ok(()),
                 Ok(()) => Err(Refusal::Busy),

@@ -4,11 +4,11 @@
 use crate::shared::memcg;
 use crate::shared::view::View;
 use anyhow::Result;
-use model::UnmergeCost;
-use numafs::Policies;
-use pagemap::Mapping;
+use nuksm_model::UnmergeCost;
+use nuksm_numafs::Policies;
+use nuksm_pagemap::Mapping;
+use nuksm_sysroot::Root;
 use std::collections::{BTreeMap, BTreeSet};
-use sysroot::Root;
 
 /// The mappings to be un-merged.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl<'a> Job<'a> {
         for (cgroup, tenants) in paying {
             if let Some(room) = memcg::room_bytes(root, &cgroup)? {
                 let copies = tenants.iter().map(|&tenant| copies[tenant]).sum();
-                limited.push((cgroup, copies, room / pagemap::page_size()));
+                limited.push((cgroup, copies, room / nuksm_pagemap::page_size()));
             }
         }
         Ok(limited)
@@ -153,7 +153,7 @@ mod tests {
         }
         let view = view();
         let limited = Job::new(&root, &view, None).unwrap().cgroups(&root).unwrap();
-        let page = pagemap::page_size();
+        let page = nuksm_pagemap::page_size();
         assert_eq!(limited, [("a".into(), 6, 40_960 / page), ("a/y".into(), 2, 4_096 / page)]);
     }
 }

@@ -18,10 +18,10 @@ pub use args::UnmergeArgs;
 use anyhow::{Context, Result, bail};
 use executor::Executor;
 use job::Job;
-use numafs::TaskStat;
+use nuksm_numafs::TaskStat;
+use nuksm_sysroot::Root;
 use report::{End, Report};
 use std::process::ExitCode;
-use sysroot::Root;
 
 /// Un-merges, if it fits.
 pub fn run(root: &Root, args: &UnmergeArgs) -> Result<ExitCode> {
@@ -48,11 +48,11 @@ pub fn run(root: &Root, args: &UnmergeArgs) -> Result<ExitCode> {
     let halt = args.pid.is_none() && !args.dry_run && ksm.run == Some(1);
     if halt {
         // From here on nothing is merged anew: the cost cannot grow.
-        ksmfs::Control::Run.write(root, 0)?;
+        nuksm_ksmfs::Control::Run.write(root, 0)?;
     }
     let done = unmerge(root, args, &stop);
     if done.is_err() && halt {
-        ksmfs::Control::Run.write(root, 1).context("ksmd stays stopped")?;
+        nuksm_ksmfs::Control::Run.write(root, 1).context("ksmd stays stopped")?;
     }
     // What was done stays done, even if nobody reads of it any more.
     let Some(report) = done? else {
@@ -114,8 +114,8 @@ fn finish(root: &Root, job: &Job, stop: &Stop, report: &mut Report, json: bool) 
         ))?;
     }
     // Where these pages come to be depends on who asks for them: on no node in particular.
-    let _ = pagemap::prefer_nodes(&job.memory_nodes());
-    ksmfs::Control::Run
+    let _ = nuksm_pagemap::prefer_nodes(&job.memory_nodes());
+    nuksm_ksmfs::Control::Run
         .write(root, 2)
         .context("the kernel could not un-merge the rest; what is un-merged stays so until ksmd comes by")
 }

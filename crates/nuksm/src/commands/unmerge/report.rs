@@ -6,11 +6,11 @@ use super::job::Job;
 use crate::shared::cost::Meter;
 use crate::shared::output::{Table, bytes};
 use anyhow::Result;
-use ksmfs::Ksm;
-use pagemap::{Outcome, Refusal};
+use nuksm_ksmfs::Ksm;
+use nuksm_pagemap::{Outcome, Refusal};
+use nuksm_sysroot::Root;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use sysroot::Root;
 
 /// The cost, and then what was done.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -60,7 +60,7 @@ pub struct NodeRow {
     pub freed: u64,
     /// The most that is taken at any moment.
     pub peak: u64,
-    /// Pages that programs can still take there: `numafs::Node::room_pages`.
+    /// Pages that programs can still take there: `nuksm_numafs::Node::room_pages`.
     pub free: u64,
     /// Pages that are too few.
     pub missing: u64,
@@ -78,7 +78,7 @@ pub struct CgroupRow {
 }
 
 fn size(pages: u64) -> String {
-    bytes(i64::try_from(pages * pagemap::page_size()).unwrap_or(i64::MAX))
+    bytes(i64::try_from(pages * nuksm_pagemap::page_size()).unwrap_or(i64::MAX))
 }
 
 /// How the work ended.
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn the_cost_as_users_see_it() {
-        if pagemap::page_size() != 4096 {
+        if nuksm_pagemap::page_size() != 4096 {
             return;
         }
         let expected = "\
@@ -302,7 +302,7 @@ un-merging 2048 mappings takes 4.0 MiB more memory
 
     #[test]
     fn a_refusal_names_who_lacks_how_much() {
-        if pagemap::page_size() != 4096 {
+        if nuksm_pagemap::page_size() != 4096 {
             return;
         }
         let lacks = report().lacks();

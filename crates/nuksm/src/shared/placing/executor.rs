@@ -5,9 +5,9 @@
 use crate::shared::pace::Pace;
 use crate::shared::stop::Stop;
 use crate::shared::tenants::{self, Tenant};
-use pagemap::{Mapping, Outcome, Pagemap, Refusal, move_to_node};
+use nuksm_pagemap::{Mapping, Outcome, Pagemap, Refusal, move_to_node};
+use nuksm_sysroot::Root;
 use std::collections::BTreeMap;
-use sysroot::Root;
 
 /// One page to be moved.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +81,7 @@ impl<'a> Executor<'a> {
         for (task, outcome) in tasks.into_iter().zip(outcomes) {
             // The tenant may have written to the page between the look and the
             // move; then its private copy moved instead.
-            if outcome.is_ok() && !entry(&task).is_some_and(pagemap::Entry::is_shared_anonymous) {
+            if outcome.is_ok() && !entry(&task).is_some_and(nuksm_pagemap::Entry::is_shared_anonymous) {
                 strays.push(task.mapping.addr());
                 results.push((task, Err(Refusal::Unmerged)));
             } else {

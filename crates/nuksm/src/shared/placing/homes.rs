@@ -57,7 +57,7 @@ mod tests {
     /// The node that a tenant belongs to after each pass, given where each saw it.
     fn settled(homes: &mut Homes, start_ticks: u64, seen: &[u32]) -> Vec<u32> {
         let settle = |&node: &u32| {
-            let ksm = ksmfs::ProcessKsm::default();
+            let ksm = nuksm_ksmfs::ProcessKsm::default();
             let mut tenants = [Tenant {
                 pid: 7,
                 name: "t".into(),

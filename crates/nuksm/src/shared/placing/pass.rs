@@ -11,9 +11,9 @@ use crate::shared::stop::Stop;
 use crate::shared::view::View;
 use crate::shared::who::Who;
 use anyhow::Result;
-use model::{Move, NodeShare, Page, Policy, Sharer};
-use pagemap::{Mapping, Outcome, Refusal};
-use sysroot::Root;
+use nuksm_model::{Move, NodeShare, Page, Policy, Sharer};
+use nuksm_pagemap::{Mapping, Outcome, Refusal};
+use nuksm_sysroot::Root;
 
 /// What becomes of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub fn run(
     let shares = shares(&view, rule.policy.into(), &rule.only, &rule.exclude);
     let distance = |from, to| view.machine.distance(from, to);
     let free = view.machine.nodes.iter().map(|node| (node.id, node.room_pages)).collect();
-    let plan = model::plan(&view.pages, &shares, free, distance);
+    let plan = nuksm_model::plan(&view.pages, &shares, free, distance);
 
     let mut report = Report {
         policy: rule.policy.as_str(),
@@ -106,7 +106,7 @@ fn shares(view: &View, policy: Policy, only: &[Who], exclude: &[Who]) -> Vec<Vec
         }
         let sharers: Vec<Sharer> =
             tenants().filter_map(|tenant| Some(Sharer { node: tenant.node?, nice: tenant.nice })).collect();
-        model::node_shares(policy, &sharers)
+        nuksm_model::node_shares(policy, &sharers)
     };
     view.sets.iter().map(share).collect()
 }

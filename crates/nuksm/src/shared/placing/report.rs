@@ -2,7 +2,7 @@
 //! What a pass did, for people and for programs.
 
 use crate::shared::output::{Table, bytes, known, percent};
-use pagemap::Refusal;
+use nuksm_pagemap::Refusal;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -8,9 +8,9 @@
 
 use crate::shared::stop::Stop;
 use anyhow::Result;
-use ksmfs::Ksm;
+use nuksm_ksmfs::Ksm;
+use nuksm_sysroot::Root;
 use std::time::{Duration, Instant};
-use sysroot::Root;
 
 /// Full scans after which ksmd has surely met every page: the one under way may
 /// be past it.

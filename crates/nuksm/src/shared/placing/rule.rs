@@ -7,9 +7,9 @@ use crate::shared::who::Who;
 use crate::shared::{privilege, view};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use numafs::TaskStat;
+use nuksm_numafs::TaskStat;
+use nuksm_sysroot::Root;
 use serde::Deserialize;
-use sysroot::Root;
 
 /// How pages are to be placed.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Deserialize)]
@@ -41,7 +41,7 @@ impl Default for Rule {
         Self {
             policy: PolicyName::Fair,
             interval: Seconds(10),
-            rate: Rate((256 << 20) / pagemap::page_size()),
+            rate: Rate((256 << 20) / nuksm_pagemap::page_size()),
             only: Vec::new(),
             exclude: Vec::new(),
         }
@@ -89,7 +89,7 @@ impl PolicyName {
     }
 }
 
-impl From<PolicyName> for model::Policy {
+impl From<PolicyName> for nuksm_model::Policy {
     fn from(name: PolicyName) -> Self {
         match name {
             PolicyName::Fair => Self::Fair,

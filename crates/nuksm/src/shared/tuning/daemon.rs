@@ -8,9 +8,9 @@ use crate::shared::load::Load;
 use crate::shared::sample::Sample;
 use crate::shared::stop::Stop;
 use anyhow::{Context, Result};
-use ksmfs::{Advisor, ScanSettings};
-use model::{Demand, Figures, PageCost, ScanRate};
-use sysroot::Root;
+use nuksm_ksmfs::{Advisor, ScanSettings};
+use nuksm_model::{Demand, Figures, PageCost, ScanRate};
+use nuksm_sysroot::Root;
 
 /// Seconds for a full scan that the advisor is given when nothing asks for
 /// more: the kernel's default.
@@ -107,7 +107,7 @@ impl Daemon {
                     on: true,
                     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
                     max_cpu: self.rule.max_cpu.0 as u64,
-                    target_scan_time: model::target_scan_seconds(demand, SLOW_SCAN, FAST_SCAN),
+                    target_scan_time: nuksm_model::target_scan_seconds(demand, SLOW_SCAN, FAST_SCAN),
                 }),
                 ..self.current.clone()
             };

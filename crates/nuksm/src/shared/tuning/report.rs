@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A change, with the figures that caused it.
 
-use ksmfs::ScanSettings;
+use nuksm_ksmfs::ScanSettings;
 use serde::Serialize;
 
 /// One change of ksmd's speed.
@@ -73,7 +73,7 @@ fn speed(settings: &ScanSettings) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ksmfs::Advisor;
+    use nuksm_ksmfs::Advisor;
 
     #[test]
     fn the_text_as_users_see_it() {

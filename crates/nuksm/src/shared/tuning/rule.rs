@@ -4,7 +4,7 @@
 use crate::shared::options::{Percent, Seconds};
 use anyhow::{Result, bail};
 use clap::Args;
-use model::Limits;
+use nuksm_model::Limits;
 use serde::Deserialize;
 
 /// The least that the kernel's advisor lets ksmd use, in percent of a CPU.

@@ -3,9 +3,9 @@
 
 use crate::shared::lock::{self, Lock};
 use anyhow::{Context, Result};
-use ksmfs::ScanSettings;
+use nuksm_ksmfs::ScanSettings;
+use nuksm_sysroot::Root;
 use std::io::{Read, Seek, Write};
-use sysroot::Root;
 
 const NAME: &str = "tune.json";
 

@@ -4,9 +4,9 @@
 
 use crate::shared::sample::Sample;
 use anyhow::Result;
+use nuksm_sysroot::Root;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use sysroot::Root;
 
 /// What a recording says once, each time it is started.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ impl Header {
             nuksm_recording: Self::VERSION,
             host: root.text("proc/sys/kernel/hostname")?.unwrap_or_default().trim().to_owned(),
             kernel: first.kernel.clone(),
-            page_bytes: pagemap::page_size(),
+            page_bytes: nuksm_pagemap::page_size(),
             start_unix_time: first.unix_time,
             interval_seconds: interval.as_secs(),
         })
