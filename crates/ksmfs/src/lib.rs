@@ -80,7 +80,11 @@ impl Ksm {
             pages_scanned: number("pages_scanned")?,
             pages_skipped: number("pages_skipped")?,
             full_scans: number("full_scans")?,
-            ksm_zero_pages: number("ksm_zero_pages")?,
+            // The kernel's count can fall below zero, when a process forks while ksmd
+            // is at its pages.
+            ksm_zero_pages: root
+                .value::<i64>(format!("{DIR}/ksm_zero_pages"), "a number")?
+                .map(|pages| u64::try_from(pages).unwrap_or(0)),
             general_profit: root.value(format!("{DIR}/general_profit"), "a number")?,
         }))
     }
@@ -167,6 +171,12 @@ mod tests {
     fn a_loss_is_negative_profit() {
         let (_dir, root) = root(&[("sys/kernel/mm/ksm/general_profit", "-64\n")]);
         assert_eq!(Ksm::read(&root).unwrap().unwrap().general_profit, Some(-64));
+    }
+
+    #[test]
+    fn a_count_of_zero_pages_below_zero_is_none_of_them() {
+        let (_dir, root) = root(&[("sys/kernel/mm/ksm/ksm_zero_pages", "-58\n")]);
+        assert_eq!(Ksm::read(&root).unwrap().unwrap().ksm_zero_pages, Some(0));
     }
 
     #[test]
