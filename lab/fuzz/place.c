@@ -29,15 +29,17 @@ int act_protect(struct fuzzer *fuzzer, struct lot *lot)
 			range_bytes(&range), protection);
 }
 
+/* Unless only faults lock pages, all of them are written to, which nobody allows. */
 int act_lock(struct fuzzer *fuzzer, struct lot *lot)
 {
 	struct range range = choose_range(fuzzer, lot);
+	int flags = lot_percent(lot, 50) ? MLOCK_ONFAULT : 0;
 
 	if (range.count > LOCK_PAGES)
 		range.count = LOCK_PAGES;
-	return mlock2(range_start(fuzzer, &range),
-		      range_bytes(&range),
-		      lot_percent(lot, 50) ? MLOCK_ONFAULT : 0);
+	if (!flags && shadow_open(&fuzzer->shadow, &range))
+		return -1;
+	return mlock2(range_start(fuzzer, &range), range_bytes(&range), flags);
 }
 
 int act_unlock(struct fuzzer *fuzzer, struct lot *lot)

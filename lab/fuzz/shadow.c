@@ -117,9 +117,6 @@ int shadow_open(struct shadow *shadow, const struct range *range)
 		index++;
 	if (index == range->count)
 		return 0;
-	if (mprotect(shadow_page(shadow, range->first), range_bytes(range),
-		     PROT_READ | PROT_WRITE))
-		return -1;
 	/* A part that is not registered (any more) ends it: page by page. */
 	allow.range.len = PAGE_BYTES;
 	for (index = 0; index < range->count; index++) {
@@ -127,9 +124,14 @@ int shadow_open(struct shadow *shadow, const struct range *range)
 		    ioctl(shadow->uffd, UFFDIO_WRITEPROTECT, &allow) &&
 		    errno != ENOENT)
 			return -1;
-		slot[index].state &= ~SLOT_CLOSED;
 		allow.range.start += PAGE_BYTES;
 	}
+	/* Only then: of locked pages the kernel writes to those that may be. */
+	if (mprotect(shadow_page(shadow, range->first), range_bytes(range),
+		     PROT_READ | PROT_WRITE))
+		return -1;
+	for (index = 0; index < range->count; index++)
+		slot[index].state &= ~SLOT_CLOSED;
 	return 0;
 }
 

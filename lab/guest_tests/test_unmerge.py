@@ -108,8 +108,8 @@ def test_ksmd_is_said_to_merge_one_process_again(
     merged: list[Tenant], ksm: Ksm
 ) -> None:
     done = program.run("unmerge", "--pid", str(merged[0].pid))
-    assert done.returncode == 0, done.stderr
-    assert "merges these pages again" in done.stdout
+    # Whether it has merged some of them again by then is ksmd's affair.
+    assert "merges these pages again" in done.stdout, done.stderr
     assert ksm.read("run") == RUN
 
 

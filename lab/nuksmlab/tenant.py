@@ -2,6 +2,7 @@
 """A process with known pages on one node, and the channel that controls it."""
 
 import os
+import select
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nuksmlab import numa, paths
+from nuksmlab import numa, paths, wait
 
 
 class TenantError(Exception):
@@ -52,6 +53,14 @@ def parse_fields(text: str) -> dict[str, str]:
     return dict(field.split("=", 1) for field in text.split())
 
 
+def where(pid: int) -> str:
+    """Where in the kernel a process is; only root is told, and not by all kernels."""
+    try:
+        return Path(f"/proc/{pid}/stack").read_text()
+    except OSError as error:
+        return str(error)
+
+
 class Controlled:
     """A process that answers each line it is told by one line; see tenant.c."""
 
@@ -65,6 +74,8 @@ class Controlled:
 
     def _read(self, expected: str) -> dict[str, str]:
         assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], wait.HANG_SECONDS)[0]:
+            raise TenantError(f"{self.name} hangs: {where(self.process.pid)}")
         line = self.process.stdout.readline().strip()
         verdict, _, rest = line.partition(" ")
         if verdict != expected:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The tenant itself, on this host: any Linux has a node 0."""
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nuksmlab import wait
 from nuksmlab.tenant import Spec, Tenant, TenantError
 
 MIXED = Spec("t", 0, 4, equal=40, private=20, zero=20, changing=20)
@@ -140,3 +142,13 @@ def test_same_pages_are_all_the_same() -> None:
         assert page(a, "same", 0) == page(a, "same", 255) == page(b, "same", 7)
         assert page(a, "same", 0) != bytes(4096)
         assert a.bad_pages() == 0
+
+
+def test_one_that_hangs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    tenant = Tenant(MIXED)
+    tenant.process.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(wait, "HANG_SECONDS", 0.1)
+    with pytest.raises(TenantError, match="t hangs"):
+        tenant.command("verify")
+    tenant.process.kill()
+    tenant.process.communicate()
