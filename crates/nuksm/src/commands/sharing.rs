@@ -2,14 +2,14 @@
 //! `nuksm sharing`: who shares with whom.
 
 use crate::shared::output::{self, Table, known, percent};
-use crate::shared::pairs::{Pair, Sharing};
+use crate::shared::pairs::Sharing;
 use crate::shared::privilege;
 use crate::shared::view::{self, View};
 use anyhow::Result;
 use clap::Args;
 use nuksm_sysroot::Root;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::ExitCode;
 
 /// Show which tenants share merged pages with which, and over which nodes.
@@ -29,7 +29,7 @@ struct Report {
     merged_pages: u64,
     tenants: Vec<TenantRow>,
     /// Each two tenants that share anything, in the order of `tenants`.
-    pairs: Vec<Pair>,
+    pairs: Sharing,
     nodes: Vec<NodeRow>,
     /// Merged pages by the number of nodes whose tenants use them.
     pages_by_node_count: BTreeMap<usize, u64>,
@@ -70,35 +70,21 @@ pub fn run(root: &Root, args: &SharingArgs) -> Result<ExitCode> {
 impl Report {
     fn new(view: &View) -> Self {
         let pages_per_node = view.pages_per_node();
-        let mut tenants: Vec<TenantRow> = view
-            .tenants
-            .iter()
-            .map(|tenant| TenantRow {
-                pid: tenant.pid,
-                name: tenant.name.clone(),
-                node: tenant.node,
-                pages: 0,
-                pages_on_node: pages_per_node.keys().map(|&node| (node, 0)).collect(),
-            })
-            .collect();
-        let mut pages_of_set = BTreeMap::<(u32, u32), u64>::new();
-        for page in &view.pages {
-            *pages_of_set.entry((page.set, page.node)).or_default() += 1;
-        }
-        for ((set, node), pages) in pages_of_set {
-            for &tenant in &view.sets[set as usize] {
-                let row = &mut tenants[tenant as usize];
-                row.pages += pages;
-                *row.pages_on_node.entry(node).or_default() += pages;
-            }
-        }
+        let tenants = pages_by_node(view, &pages_per_node);
+        let tenants = view.tenants.iter().zip(tenants).map(|(tenant, pages_on_node)| TenantRow {
+            pid: tenant.pid,
+            name: tenant.name.clone(),
+            node: tenant.node,
+            pages: pages_on_node.values().sum(),
+            pages_on_node,
+        });
 
+        let homes: Vec<Option<u32>> = view.tenants.iter().map(|tenant| tenant.node).collect();
         let mut used = BTreeMap::<u32, u64>::new();
         let mut together = BTreeMap::<(u32, u32), u64>::new();
         let mut pages_by_node_count = BTreeMap::new();
         for (set, pages) in view.sets.iter().zip(view.pages_per_set()) {
-            let nodes: BTreeSet<u32> =
-                set.iter().filter_map(|&tenant| view.tenants[tenant as usize].node).collect();
+            let nodes: BTreeSet<u32> = set.iter().filter_map(|&tenant| homes[tenant as usize]).collect();
             *pages_by_node_count.entry(nodes.len()).or_default() += pages;
             for &node in &nodes {
                 *used.entry(node).or_default() += pages;
@@ -118,10 +104,10 @@ impl Report {
         });
         Self {
             merged_pages: view.pages.len() as u64,
-            pairs: Sharing::new(view).pairs(),
+            pairs: Sharing::new(view),
             nodes: nodes.collect(),
             pages_by_node_count,
-            tenants,
+            tenants: tenants.collect(),
         }
     }
 
@@ -164,14 +150,14 @@ impl Report {
         heading.extend(all_nodes.clone().map(|node| format!("on node {node}")));
         heading.extend(shown.iter().map(|row| format!("with {}", row.pid)));
         let mut table = Table::with_heading(1, heading);
-        let pages: BTreeMap<[u32; 2], u64> = self.pairs.iter().map(|pair| (pair.pids, pair.pages)).collect();
         for row in shown {
+            let partners = self.pairs.partners(row.pid);
+            let with: HashMap<u32, u64> = partners.into_iter().map(|(pid, _, pages)| (pid, pages)).collect();
             let mut cells =
                 vec![row.name.clone(), row.pid.to_string(), known(row.node), row.pages.to_string()];
             cells.extend(row.pages_on_node.values().map(ToString::to_string));
             cells.extend(shown.iter().map(|other| {
-                let pair = [row.pid.min(other.pid), row.pid.max(other.pid)];
-                if other.pid == row.pid { "-".into() } else { pages.get(&pair).unwrap_or(&0).to_string() }
+                if other.pid == row.pid { "-".into() } else { with.get(&other.pid).unwrap_or(&0).to_string() }
             }));
             table.row(cells);
         }
@@ -183,14 +169,40 @@ impl Report {
     }
 }
 
+/// The pages that each tenant uses, by the node they are on. Plain tables, a column per
+/// node: of many sets and tenants, maps take more time than the rest of the report.
+fn pages_by_node(view: &View, nodes: &BTreeMap<u32, u64>) -> Vec<BTreeMap<u32, u64>> {
+    let nodes: Vec<u32> = nodes.keys().copied().collect();
+    let width = nodes.len().max(1);
+    let mut of_sets = vec![0; view.sets.len() * width];
+    for page in &view.pages {
+        let column = nodes.partition_point(|&node| node < page.node);
+        of_sets[page.set as usize * width + column] += 1;
+    }
+    let mut of_tenants = vec![0; view.tenants.len() * width];
+    for (set, of_set) in view.sets.iter().zip(of_sets.chunks(width)) {
+        for &tenant in set {
+            for (pages, more) in of_tenants[tenant as usize * width..].iter_mut().zip(of_set) {
+                *pages += more;
+            }
+        }
+    }
+    of_tenants.chunks(width).map(|pages| nodes.iter().copied().zip(pages.iter().copied()).collect()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::cost::tests::least_cpu_seconds;
+    use crate::shared::pairs::tests::ADDITIONS;
+    use crate::shared::view::tests::crowd;
+    use std::fs::File;
+    use std::hint::black_box;
 
     #[test]
     fn pairs_nodes_and_tenants_are_counted_by_page() {
         let report = Report::new(&crate::shared::view::tests::view());
-        let pairs: Vec<_> = report.pairs.iter().map(|pair| (pair.pids, pair.pages)).collect();
+        let pairs: Vec<_> = report.pairs.pairs().map(|pair| (pair.pids, pair.pages)).collect();
         assert_eq!(pairs, [([10, 11], 2), ([10, 12], 1)]);
         assert_eq!(report.tenants[0].pages, 3, "a page mapped twice by a tenant counts once");
         assert_eq!(report.pages_by_node_count, BTreeMap::from([(2, 3)]));
@@ -217,5 +229,59 @@ Merged pages by tenant: where they are, and shared with whom
   t12      12        1      1          0          1        1        0        -
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn json_lists_each_two_that_share() {
+        let json = serde_json::to_value(Report::new(&crate::shared::view::tests::view())).unwrap();
+        let pairs = serde_json::json!([
+            {"pids": [10, 11], "names": ["t10", "t11"], "pages": 2},
+            {"pids": [10, 12], "names": ["t10", "t12"], "pages": 1}
+        ]);
+        assert_eq!(json["pairs"], pairs);
+    }
+
+    #[test]
+    fn tables_ask_only_for_those_they_show() {
+        let sets = 20_000;
+        let report = Report::new(&crowd(200, 2, sets));
+        let before = ADDITIONS.get();
+        assert!(report.text().contains("… and 190 more tenants"));
+        let additions = ADDITIONS.get() - before;
+        assert!((1..sets as usize / 2).contains(&additions), "{additions}");
+    }
+
+    /// `cargo test --release --package nuksm measure_sharing -- --ignored --nocapture`
+    #[test]
+    #[ignore = "a measurement: it takes a minute"]
+    #[allow(clippy::print_stdout)]
+    fn measure_sharing_over_tenants() {
+        println!(
+            "tenants sharers    sets    pairs  ms: pairs  --json  tables  top   ns a pair: pairs  --json"
+        );
+        for (tenants, sharers, sets) in
+            [(64, 64, 16_000), (1_000, 4, 16_000), (4_000, 4, 64_000), (16_000, 4, 256_000)]
+        {
+            let view = crowd(tenants, sharers, sets);
+            let sharing = Sharing::new(&view);
+            let pairs = sharing.pairs().count();
+            let listing = least_cpu_seconds(|| sharing.pairs().for_each(|pair| drop(black_box(pair))));
+            let json = least_cpu_seconds(|| {
+                let out = File::create("/dev/null").unwrap();
+                output::write_json(&Report::new(&view), out).unwrap();
+            });
+            let tables = least_cpu_seconds(|| drop(black_box(Report::new(&view).text())));
+            let top = least_cpu_seconds(|| drop(black_box(sharing.partners(100))));
+            let ns = |seconds: f64| seconds * 1e9 / pairs as f64;
+            println!(
+                "{tenants:7} {sharers:7} {sets:7} {pairs:8} {:10.1} {:7.1} {:7.1} {:4.1} {:18.1} {:7.1}",
+                listing * 1e3,
+                json * 1e3,
+                tables * 1e3,
+                top * 1e3,
+                ns(listing),
+                ns(json)
+            );
+        }
     }
 }

@@ -4,7 +4,7 @@
 use anyhow::Result;
 use serde::Serialize;
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, BufWriter, Write};
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Padding, Style};
@@ -78,7 +78,7 @@ pub fn print(text: &str) -> Result<()> {
 }
 
 fn write(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
@@ -97,11 +97,15 @@ struct Versioned<'a, T> {
 
 /// Writes an object as one line of JSON to standard output.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
-    write(&format!("{}\n", json(value)?))
+    Ok(write_json(value, io::stdout().lock())?)
 }
 
-fn json(value: &impl Serialize) -> Result<String> {
-    Ok(serde_json::to_string(&Versioned { json_version: JSON_VERSION, value })?)
+/// Writes it as it is made: it may be longer than memory should have to hold.
+pub fn write_json(value: &impl Serialize, out: impl Write) -> io::Result<()> {
+    let mut out = BufWriter::new(out);
+    serde_json::to_writer(&mut out, &Versioned { json_version: JSON_VERSION, value })?;
+    out.write_all(b"\n")?;
+    out.flush()
 }
 
 /// Writes a report: as one line of JSON, or as the text it has for people.
@@ -111,12 +115,12 @@ pub fn print_report<T: Serialize>(json: bool, report: &T, text: impl FnOnce(&T) 
 
 /// Shows somebody at a terminal how far the work is; nothing depends on it.
 pub fn progress(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Did the reader of our output go away (`nuksm status | head -1`)?
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]
@@ -137,7 +141,24 @@ mod tests {
         struct Report {
             pages: u64,
         }
-        assert_eq!(json(&Report { pages: 7 }).unwrap(), r#"{"json_version":2,"pages":7}"#);
+        let mut text = Vec::new();
+        write_json(&Report { pages: 7 }, &mut text).unwrap();
+        assert_eq!(text, b"{\"json_version\":2,\"pages\":7}\n");
+    }
+
+    #[test]
+    fn a_reader_that_goes_in_the_midst_is_known() {
+        struct Gone;
+        impl Write for Gone {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let long = std::collections::BTreeMap::from([("key", "x".repeat(1 << 16))]);
+        assert!(is_closed_pipe(&write_json(&long, Gone).unwrap_err().into()));
     }
 
     #[test]

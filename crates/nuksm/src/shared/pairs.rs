@@ -2,15 +2,16 @@
 //! Which two tenants share how many pages.
 
 use crate::shared::view::View;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use std::ops::Range;
 
 /// Two tenants that share something.
 #[derive(Debug, Clone, Serialize)]
-pub struct Pair {
+pub struct Pair<'a> {
     /// Their process numbers, ascending.
     pub pids: [u32; 2],
     /// Their names.
-    pub names: [String; 2],
+    pub names: [&'a str; 2],
     /// Merged pages that both use.
     pub pages: u64,
 }
@@ -23,10 +24,19 @@ pub struct Pair {
 pub struct Sharing {
     /// Process number and name of each tenant.
     tenants: Vec<(u32, String)>,
-    /// The sharing sets, and how many pages each has.
-    sets: Vec<(Vec<u32>, u64)>,
-    /// The sets that each tenant is in.
-    sets_of: Vec<Vec<u32>>,
+    /// The members of all sharing sets, one set after the other: sets are asked for in
+    /// any order, and each memory of its own would be one more that no cache has.
+    members: Vec<u32>,
+    /// The sets that each tenant is in: where their members are, and their pages.
+    sets_of: Vec<Vec<(Range<usize>, u64)>>,
+}
+
+/// As the list of its pairs. Of many tenants they take more memory than all else, so
+/// nobody holds them all.
+impl Serialize for Sharing {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.pairs())
+    }
 }
 
 /// Pages that one tenant shares with each other.
@@ -39,17 +49,21 @@ struct Row {
 impl Sharing {
     /// From a view.
     pub fn new(view: &View) -> Self {
-        let mut sets_of = vec![Vec::new(); view.tenants.len()];
-        for (number, set) in (0_u32..).zip(&view.sets) {
+        let mut count = vec![0; view.tenants.len()];
+        for &tenant in view.sets.iter().flatten() {
+            count[tenant as usize] += 1;
+        }
+        let mut members = Vec::with_capacity(count.iter().sum());
+        let mut sets_of: Vec<_> = count.into_iter().map(Vec::with_capacity).collect();
+        for (set, pages) in view.sets.iter().zip(view.pages_per_set()) {
+            let place = members.len()..members.len() + set.len();
+            members.extend(set);
             for &tenant in set {
-                sets_of[tenant as usize].push(number);
+                sets_of[tenant as usize].push((place.clone(), pages));
             }
         }
-        Self {
-            tenants: view.tenants.iter().map(|tenant| (tenant.pid, tenant.name.clone())).collect(),
-            sets: view.sets.iter().cloned().zip(view.pages_per_set()).collect(),
-            sets_of,
-        }
+        let tenants = view.tenants.iter().map(|tenant| (tenant.pid, tenant.name.clone())).collect();
+        Self { tenants, members, sets_of }
     }
 
     /// With whom a tenant shares how many pages: pid, name, pages; in no order.
@@ -70,23 +84,21 @@ impl Sharing {
     }
 
     /// Each two tenants that share anything, ascending.
-    pub fn pairs(&self) -> Vec<Pair> {
-        let mut pairs = Vec::new();
+    pub fn pairs(&self) -> impl Iterator<Item = Pair<'_>> {
         let mut row = Row { pages: vec![0; self.tenants.len()], known: Vec::new() };
-        for (left, (pid, name)) in (0_u32..).zip(&self.tenants) {
-            for (right, pages) in self.shared_with(left, left + 1, &mut row) {
+        (0_u32..).zip(&self.tenants).flat_map(move |(left, (pid, name))| {
+            self.shared_with(left, left + 1, &mut row).into_iter().map(move |(right, pages)| {
                 let (other, other_name) = &self.tenants[right as usize];
-                pairs.push(Pair { pids: [*pid, *other], names: [name.clone(), other_name.clone()], pages });
-            }
-        }
-        pairs
+                Pair { pids: [*pid, *other], names: [name, other_name], pages }
+            })
+        })
     }
 
     /// Pages that a tenant shares with those from `first` on, ascending. Leaves
     /// `row` as it was: without any.
     fn shared_with(&self, tenant: u32, first: u32, row: &mut Row) -> Vec<(u32, u64)> {
-        for &number in &self.sets_of[tenant as usize] {
-            let (set, pages) = &self.sets[number as usize];
+        for (place, pages) in &self.sets_of[tenant as usize] {
+            let set = &self.members[place.clone()];
             for &other in &set[set.partition_point(|&other| other < first)..] {
                 #[cfg(test)]
                 tests::ADDITIONS.with(|additions| additions.set(additions.get() + 1));
@@ -103,7 +115,7 @@ impl Sharing {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::shared::view::tests::{crowd, view};
     use std::cell::Cell;
@@ -115,7 +127,7 @@ mod tests {
     #[test]
     fn pairs_and_partners_say_the_same() {
         let sharing = Sharing::new(&view());
-        let pairs: Vec<_> = sharing.pairs().iter().map(|pair| (pair.pids, pair.pages)).collect();
+        let pairs: Vec<_> = sharing.pairs().map(|pair| (pair.pids, pair.pages)).collect();
         assert_eq!(pairs, [([10, 11], 2), ([10, 12], 1)]);
         assert_eq!(sharing.partners(10), [(11, "t11", 2), (12, "t12", 1)]);
         assert_eq!(sharing.partners(12), [(10, "t10", 1)]);
@@ -132,29 +144,11 @@ mod tests {
         assert_eq!(ADDITIONS.get() - before, 2 * sharing.sets_of[0].len());
     }
 
-    /// `cargo test --release --package nuksm measure -- --ignored --nocapture`
     #[test]
-    #[ignore = "a measurement: it takes a minute"]
-    #[allow(clippy::print_stdout)]
-    fn measure_sharing_over_tenants() {
-        println!("tenants  sharers    sets     pairs  ms for pairs  ns per addition  ms for one tenant");
-        for (tenants, sharers, sets) in
-            [(64, 64, 1_000), (64, 64, 16_000), (1_000, 4, 16_000), (4_000, 4, 64_000), (16_000, 4, 256_000)]
-        {
-            let sharing = Sharing::new(&crowd(tenants, sharers, sets));
-            let before = ADDITIONS.get();
-            let meter = crate::shared::cost::Meter::start();
-            let pairs = sharing.pairs().len();
-            let seconds = meter.cpu_seconds();
-            let additions = ADDITIONS.get() - before;
-            let meter = crate::shared::cost::Meter::start();
-            let _ = sharing.partners(100);
-            println!(
-                "{tenants:7} {sharers:8} {sets:7} {pairs:9} {:13.1} {:16.1} {:18.2}",
-                seconds * 1e3,
-                seconds * 1e9 / additions as f64,
-                meter.cpu_seconds() * 1e3
-            );
-        }
+    fn pairs_are_found_as_they_are_asked_for() {
+        let sharing = Sharing::new(&crowd(4, 2, 6));
+        let before = ADDITIONS.get();
+        assert_eq!(sharing.pairs().next().map(|pair| pair.pids[0]), Some(100));
+        assert_eq!(ADDITIONS.get() - before, sharing.sets_of[0].len());
     }
 }
