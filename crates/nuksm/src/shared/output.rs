@@ -5,6 +5,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
+use std::time::{Duration, UNIX_EPOCH};
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Padding, Style};
@@ -65,6 +66,16 @@ pub fn bytes(bytes: i64) -> String {
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "-".into() } else { format!("{:.1}", part as f64 * 100.0 / whole as f64) }
 }
+
+/// A moment as people write it, UTC; a dash for one that no calendar has.
+pub fn date(unix_time: f64) -> String {
+    let since = Duration::try_from_secs_f64(unix_time).ok().filter(|since| *since < YEAR_10000);
+    let text = since.map(|since| humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string());
+    text.map_or_else(|| "-".into(), |text| text.replace('T', " ").replace('Z', ""))
+}
+
+/// Where four figures of a year end, since 1970.
+const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
 
 /// A figure this kernel or user may not have.
 pub fn known<T: ToString>(value: Option<T>) -> String {
@@ -159,6 +170,15 @@ mod tests {
         }
         let long = std::collections::BTreeMap::from([("key", "x".repeat(1 << 16))]);
         assert!(is_closed_pipe(&write_json(&long, Gone).unwrap_err().into()));
+    }
+
+    #[test]
+    fn a_moment_that_no_calendar_has_is_unknown() {
+        assert_eq!(date(1_764_000_000.4), "2025-11-24 16:00:00");
+        assert_eq!(date(253_402_300_799.0), "9999-12-31 23:59:59");
+        for strange in [253_402_300_800.0, 1e19, 1e300, -1.0, f64::NAN] {
+            assert_eq!(date(strange), "-", "{strange}");
+        }
     }
 
     #[test]

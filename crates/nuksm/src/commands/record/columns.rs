@@ -62,7 +62,7 @@ impl Columns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::recording::tests::header;
+    use crate::shared::recording::header::tests::header;
     use crate::shared::sample::tests::sample;
 
     #[test]

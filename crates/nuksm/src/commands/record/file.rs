@@ -212,7 +212,7 @@ fn row<'a>(cells: impl Iterator<Item = &'a String>) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::recording::tests::header;
+    use crate::shared::recording::header::tests::header;
     use crate::shared::sample::tests::sample;
     use std::fs;
 

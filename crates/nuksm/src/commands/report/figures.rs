@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Samples into lines over time, and their averages.
 
-use super::read::Recording;
+use crate::shared::recording::Recording;
 use crate::shared::sample::{NodeRow, Sample, TenantRow};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -248,7 +248,7 @@ fn labels(recording: &Recording) -> BTreeMap<(&str, u32), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::report::read::Run;
+    use crate::shared::recording::read::Run;
     use crate::shared::sample::tests::sample;
 
     /// A recording of one run per list; a sample per second, changed by `change`.

@@ -7,14 +7,13 @@ mod page;
 mod pictures;
 #[cfg(feature = "png")]
 mod png;
-mod read;
 mod svg;
 
 use crate::shared::output;
+use crate::shared::recording::Recording;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use log::warn;
-use read::Recording;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -3,10 +3,9 @@
 
 use super::axis::grouped;
 use super::figures::{self, Line, Picture, Row, Unit};
-use super::read::Recording;
 use super::svg::{self, escaped};
-use crate::shared::output::bytes;
-use std::time::{Duration, UNIX_EPOCH};
+use crate::shared::output::{bytes, date};
+use crate::shared::recording::Recording;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ground:#ffffff;--text:#1c1e21;--quiet:#57606a;--rule:#d0d4d8;--head:#f3f5f7}
@@ -198,24 +197,18 @@ fn shown(unit: Unit, value: f64) -> String {
     }
 }
 
-/// A moment as people write it.
-fn date(unix_time: f64) -> String {
-    let since = Duration::try_from_secs_f64(unix_time).unwrap_or_default();
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string().replace('T', " ").replace('Z', "")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::commands::report::pictures;
-    use crate::commands::report::read::tests::read;
     use crate::shared::recording::Header;
+    use crate::shared::recording::read::tests::read;
     use crate::shared::sample::tests::sample;
 
     fn recording(name: &str, sharing: u64) -> Recording {
         let head = serde_json::to_string(&Header {
             host: "<a&b>".into(),
-            ..crate::shared::recording::tests::header()
+            ..crate::shared::recording::header::tests::header()
         });
         let line = |seconds: f64| {
             let mut sample = sample();

@@ -3,8 +3,8 @@
 
 use super::axis::Axis;
 use super::figures::{self, Line, Picture, Row, Unit};
-use super::read::Recording;
 use super::svg;
+use crate::shared::recording::Recording;
 
 /// The pictures there is anything to show in.
 pub fn all(recordings: &[Recording]) -> Vec<Picture> {
@@ -125,7 +125,7 @@ impl Picture {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::report::read::Run;
+    use crate::shared::recording::read::Run;
     use crate::shared::sample::tests::sample;
 
     fn recording(nodes: bool, scale: u64) -> Recording {

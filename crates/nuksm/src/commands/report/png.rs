@@ -2,8 +2,8 @@
 //! Pictures as PNG files.
 
 use super::figures::Picture;
-use super::read::Recording;
 use super::svg;
+use crate::shared::recording::Recording;
 use anyhow::{Context, Result, bail};
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{Options, Tree};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Recordings as they are read again: with what a crash or a hand did to them.
 
-use crate::shared::recording::Header;
+use super::header::Header;
 use crate::shared::sample::Sample;
 use anyhow::{Context, Result, bail};
 use flate2::bufread::MultiGzDecoder;
@@ -133,7 +133,7 @@ fn lines(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::shared::recording::tests::header;
+    use crate::shared::recording::header::tests::header;
     use crate::shared::sample::tests::sample;
     use std::io::Write;
 
