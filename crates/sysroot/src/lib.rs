@@ -91,8 +91,14 @@ impl Root {
 
     /// The whole file, or `None` when it (or its process) does not exist.
     pub fn text(&self, path: impl AsRef<Path>) -> Result<Option<String>> {
+        self.text_up_to(path, u64::MAX)
+    }
+
+    /// As many bytes of the file from its beginning at the most: for files whose
+    /// length is their process's choice, such as its command line.
+    pub fn text_up_to(&self, path: impl AsRef<Path>, bytes: u64) -> Result<Option<String>> {
         let path = self.path(path);
-        match read(&path) {
+        match read(&path, bytes) {
             // Names of processes need not be UTF-8.
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(source) if is_absent(&source) => Ok(None),
@@ -145,9 +151,9 @@ impl Root {
 
 /// All bytes of a file. Those of `/sys` and `/proc` are small and claim to be
 /// empty: asking for their length first, as `fs::read` does, is in vain.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(4096);
-    File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
+    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -186,6 +192,8 @@ mod tests {
         let root = Root::at(dir.path());
 
         assert_eq!(root.value::<u64>("good", "a number").unwrap(), Some(42));
+        assert_eq!(root.text_up_to("good", 1).unwrap().as_deref(), Some("4"));
+        assert_eq!(root.text_up_to("absent", 1).unwrap(), None);
         assert_eq!(root.value::<u64>("absent", "a number").unwrap(), None);
         let bad = root.value::<u64>("bad", "a number").unwrap_err().to_string();
         assert!(bad.contains("bad: expected a number, found \"forty-two\""), "{bad}");

@@ -5,6 +5,7 @@
 use super::config::Config;
 use super::health::Health;
 use super::look::{Fingerprint, Look, Placed, Schedule, Shared};
+use crate::shared::cost::Meter;
 use crate::shared::placing::{self, Homes, Kind};
 use crate::shared::stop::{Stop, Stopper};
 use crate::shared::tuning::{self, Daemon};
@@ -172,8 +173,6 @@ impl Placing {
             Err(error) => {
                 self.shared.placed().get_or_insert_default().failed += 1;
                 self.failed_in_a_row += 1;
-                // Only a pass can prove that all is well again.
-                self.schedule.expect_change();
                 warn!("[place] {error:#}");
                 if self.failed_in_a_row >= PATIENCE {
                     self.health.failing(PLACE, format!("{error:#}"));
@@ -190,21 +189,29 @@ impl Placing {
         if !self.schedule.is_due(now, self.rule.interval.duration(), &fingerprint) {
             return Ok(false);
         }
-        let mut cost = 0.0;
+        let meter = Meter::start();
+        let mut cost = None;
         let shared = &self.shared;
-        let report = placing::pass(
+        let passed = placing::pass(
             &self.root,
             &self.rule,
             Kind::Repeated,
             &mut self.homes,
             stop,
             |view, cpu_seconds| {
-                cost = cpu_seconds;
+                cost = Some(cpu_seconds);
                 *shared.look() = Some(Look::new(view, cpu_seconds));
             },
-        )?;
+        );
+        // What a look costs does not depend on how it ends. Only a pass can prove
+        // that all is well again, so the next one is due whatever the counters say.
+        let cost = cost.unwrap_or_else(|| meter.cpu_seconds());
+        self.schedule.looked(now, cost, None);
+        let report = passed?;
         // Until all is settled, the next pass has work although no counter changed.
-        self.schedule.looked(now, cost, Some(fingerprint).filter(|_| report.is_settled()));
+        if report.is_settled() {
+            self.schedule.looked(now, cost, Some(fingerprint));
+        }
         debug!("[place] {} of {} pages moved, {} refused", report.moved, report.planned, report.refused);
         shared.placed().get_or_insert_default().add(&report);
         Ok(true)
@@ -214,6 +221,7 @@ impl Placing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::options::Seconds;
 
     #[test]
     fn one_pass_that_fails_is_bad_luck_and_three_in_a_row_are_trouble() {
@@ -222,15 +230,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("sys/kernel/mm/ksm")).unwrap();
         let root = Root::at(dir.path());
-        let mut work = Placing::new(root, Arc::clone(&shared), placing::Rule::default(), Arc::clone(&health));
+        let rule = placing::Rule { interval: Seconds(0), ..placing::Rule::default() };
+        let mut work = Placing::new(root, Arc::clone(&shared), rule, Arc::clone(&health));
         let (_stopper, stop) = Stop::by_hand();
-        for _ in 0..2 {
-            let passed = work.pass_if_due(&stop);
-            work.note(passed);
-        }
+        // Each is due when the one before has had its share of a CPU.
+        let mut fail = |times| {
+            while work.failed_in_a_row < times {
+                let passed = work.pass_if_due(&stop);
+                work.note(passed);
+            }
+        };
+        fail(2);
         assert_eq!(health.trouble(), None);
-        let passed = work.pass_if_due(&stop);
-        work.note(passed);
+        fail(3);
         let trouble = health.trouble().unwrap();
         assert!(trouble.starts_with("[place]: cannot "), "{trouble}");
         assert_eq!(shared.placed().as_ref().unwrap().failed, 3);
@@ -241,5 +253,8 @@ mod tests {
         assert_eq!(health.trouble(), None);
         work.note(Err(anyhow!("for this test")));
         assert_eq!(health.trouble(), None, "counting begins again");
+
+        work.rule.interval = Seconds(3_600);
+        assert!(!work.pass_if_due(&stop).unwrap(), "the last one was just now");
     }
 }
