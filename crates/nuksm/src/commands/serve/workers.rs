@@ -65,13 +65,17 @@ impl Workers {
             }
             self.place.take().map_or(Ok(()), Worker::stop)?;
             *self.shared.placed() = None;
-            self.health.well(PLACE);
+            if config.place.is_none() {
+                self.health.well(PLACE);
+            }
             self.place = config.place.as_ref().map(|wanted| self.start_place(wanted.clone())).transpose()?;
         }
         if self.tune.as_ref().map(|worker| &worker.told) != config.tune.as_ref() {
             self.tune.take().map_or(Ok(()), Worker::stop)?;
             *self.shared.tuned() = None;
-            self.health.well(TUNE);
+            if config.tune.is_none() {
+                self.health.well(TUNE);
+            }
             self.tune = config.tune.as_ref().map(|wanted| self.start_tune(wanted.clone())).transpose()?;
         }
         Ok(())
@@ -116,18 +120,19 @@ impl Workers {
         let thread = std::thread::spawn(move || {
             let _watch = health.watch(TUNE);
             loop {
-                let worked = daemon.run(&stop, |_| {
-                    *shared.tuned().get_or_insert_default() += 1;
+                let worked = daemon.run(&stop, |change| {
+                    // Only a step can prove that all is well again.
+                    health.well(TUNE);
+                    *shared.tuned().get_or_insert_default() += u64::from(change.is_some());
                     Ok(())
                 });
                 // What cannot be looked at is not to go on at some speed of ours.
                 let restored = daemon.restore();
                 let Err(error) = worked else { return restored };
-                warn!("[tune] {error:#}; until that is mended, ksmd has the speed it had");
                 health.failing(TUNE, format!("{error:#}"));
+                warn!("[tune] {error:#}; until that is mended, ksmd has the speed it had");
                 let Some(next) = start_again(&root, &rule, &stop) else { return restored };
                 daemon = next;
-                health.well(TUNE);
             }
         });
         Ok(Worker { told, stopper, thread })
@@ -173,10 +178,10 @@ impl Placing {
             Err(error) => {
                 self.shared.placed().get_or_insert_default().failed += 1;
                 self.failed_in_a_row += 1;
-                warn!("[place] {error:#}");
                 if self.failed_in_a_row >= PATIENCE {
                     self.health.failing(PLACE, format!("{error:#}"));
                 }
+                warn!("[place] {error:#}");
             }
         }
     }
@@ -222,6 +227,48 @@ impl Placing {
 mod tests {
     use super::*;
     use crate::shared::options::Seconds;
+
+    #[test]
+    fn tuning_that_fails_at_each_step_is_trouble_all_the_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let ksm = dir.path().join("sys/kernel/mm/ksm");
+        std::fs::create_dir_all(&ksm).unwrap();
+        for name in ["pages_to_scan", "sleep_millisecs"] {
+            std::fs::write(ksm.join(name), "100\n").unwrap();
+        }
+        // It starts; but no step finds out how much memory is available.
+        let root = Root::at(dir.path());
+        let kept = || root.text("run/nuksm/tune.json").unwrap().is_some_and(|text| !text.is_empty());
+        let health = Arc::<Health>::default();
+        let mut workers = Workers::new(&root, Arc::default(), Arc::clone(&health));
+        let config = |seconds| Config {
+            tune: Some(tuning::Rule { interval: Seconds(seconds), ..tuning::Rule::default() }),
+            ..Config::default()
+        };
+        workers.apply(&config(1)).unwrap();
+        let until = |what: &dyn Fn() -> bool| {
+            while !what() {
+                std::thread::yield_now();
+            }
+        };
+        until(&|| health.trouble().is_some());
+        let until_in_trouble = |what: &dyn Fn() -> bool| {
+            until(&|| {
+                assert!(health.trouble().is_some_and(|why| why.starts_with("[tune]: ")));
+                what()
+            });
+        };
+        until_in_trouble(&|| !kept());
+        until_in_trouble(&kept);
+        until_in_trouble(&|| !kept());
+        workers.apply(&config(3_600)).unwrap();
+        assert!(health.trouble().is_some(), "other settings prove nothing");
+        std::fs::create_dir_all(dir.path().join("proc")).unwrap();
+        std::fs::write(dir.path().join("proc/meminfo"), "MemTotal: 9 kB\nMemAvailable: 9 kB\n").unwrap();
+        workers.apply(&config(1)).unwrap();
+        until(&|| health.trouble().is_none());
+        workers.stop().unwrap();
+    }
 
     #[test]
     fn one_pass_that_fails_is_bad_luck_and_three_in_a_row_are_trouble() {
