@@ -2,6 +2,7 @@
 //! Whose memory is looked at.
 
 use super::args::EstimateArgs;
+use crate::shared::output::is_same;
 use crate::shared::tenants;
 use anyhow::{Context, Result, bail};
 use nuksm_fingerprint::{Error, Label, MemoryFile, Page, Process, TableReader};
@@ -74,6 +75,11 @@ pub fn find(root: &Root, args: &EstimateArgs) -> Result<(Vec<Input>, Vec<String>
         bail!(
             "--dump writes what was read from processes, images and cores; one of the files is a dump already"
         );
+    }
+    for file in &args.files {
+        if args.dump.as_ref().is_some_and(|dump| is_same(dump, &file.path)) {
+            bail!("{} is to be read: let --dump name another file", file.path.display());
+        }
     }
     Ok((inputs, notes))
 }
