@@ -118,6 +118,8 @@ fn name_in(root: &Root, task: u32, cgroup: &str, stat: &TaskStat) -> nuksm_sysro
         None
     };
     let name = guest.or_else(|| unit_name(cgroup)).unwrap_or_else(|| stat.comm.clone());
+    // No name looks like a gap in a table, and no metric has it.
+    let name = if name.trim().is_empty() { format!("task {task}") } else { name };
     // Whoever runs a program may call it anything.
     Ok(nuksm_sysroot::printable(&name))
 }
@@ -204,6 +206,8 @@ mod tests {
         let stat = format!("7 (co\u{1b}[2Jmm) S {} 0 {}", ["0"; 15].join(" "), ["0"; 30].join(" "));
         fs::write(proc.join("stat"), stat).unwrap();
         let stat = TaskStat::read(&root, 7).unwrap().unwrap();
+        let nameless = TaskStat { comm: " ".into(), ..stat.clone() };
+        assert_eq!(name(&root, 7, &nameless).unwrap(), "task 7");
         let called = || name(&root, 7, &stat).unwrap();
         assert_eq!(called(), "co\u{fffd}[2Jmm", "what it is, nobody knows");
         let exe = |path: &std::path::Path| {
