@@ -36,12 +36,16 @@ impl Tenant {
 
     /// What `nuksm estimate` says of it, with so much address space.
     fn estimate(&self, bytes: u64) -> Output {
+        self.command(bytes).output().unwrap()
+    }
+
+    fn command(&self, bytes: u64) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nuksm"));
         command.args(["estimate", "--memory", "64M", "--pid", &self.0.id().to_string()]);
         let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
         // SAFETY: between fork and exec, setrlimit is a system call and nothing else.
         unsafe { command.pre_exec(move || Ok(setrlimit(Resource::As, limit)?)) };
-        command.output().unwrap()
+        command
     }
 }
 
@@ -55,6 +59,8 @@ fn tenant() {
         "long command line" => claim_arguments(8 << 30),
         "no command line" => claim_arguments(0),
         "no leader" => end_leader(),
+        "one area" => {}
+        "30,000 areas" => split_memory(30_000),
         part => panic!("{part}"),
     }
     println!("ready");
@@ -122,6 +128,20 @@ extern "C" fn exit_thread(_signal: libc::c_int) {
     unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
+/// Memory whose pages may be read by turns: each is an area of its own.
+fn split_memory(areas: usize) {
+    let (bytes, flags) = (areas * 4096, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping, at an address the kernel chooses.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
+    assert_ne!(start, libc::MAP_FAILED);
+    for area in (0..areas).step_by(2) {
+        // SAFETY: inside the mapping, which nobody uses.
+        let answer =
+            unsafe { libc::mprotect(start.cast::<u8>().add(area * 4096).cast(), 4096, libc::PROT_READ) };
+        assert_eq!(answer, 0);
+    }
+}
+
 fn assert_seen(output: &Output) {
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -131,6 +151,27 @@ fn assert_seen(output: &Output) {
 #[test]
 fn a_command_line_of_gigabytes_is_not_read() {
     assert_seen(&Tenant::start("long command line").estimate(1 << 30));
+}
+
+#[test]
+fn areas_are_not_kept_as_text() {
+    let most_kib = |part: &str| {
+        let tenant = Tenant::start(part);
+        let mut estimate = tenant.command(4 << 30).stdout(Stdio::null()).spawn().unwrap();
+        let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
+        let pid = libc::pid_t::try_from(estimate.id()).unwrap();
+        // SAFETY: the kernel writes to both, which live on; zeroes are a valid rusage.
+        let usage = unsafe {
+            assert_eq!(libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()), pid);
+            usage.assume_init()
+        };
+        assert_eq!(status, 0, "{part}");
+        // It was waited for: this only lets go.
+        let _ = estimate.try_wait();
+        usage.ru_maxrss
+    };
+    let more = most_kib("30,000 areas") - most_kib("one area");
+    assert!(more < 10 << 10, "{more} KiB more");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! an error that names it. Neither is ever zero.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -106,6 +106,28 @@ impl Root {
         }
     }
 
+    /// Calls `visit` with each line of the file; false when it (or its process) does
+    /// not exist. For files with as many lines as their process wants.
+    pub fn lines(&self, path: impl AsRef<Path>, mut visit: impl FnMut(&str) -> Result<()>) -> Result<bool> {
+        let path = self.path(path);
+        let unreadable = |source| Error::Unreadable { path: path.clone(), source };
+        let mut file = match File::open(&path) {
+            Ok(file) => BufReader::new(file),
+            Err(source) if is_absent(&source) => return Ok(false),
+            Err(source) => return Err(unreadable(source)),
+        };
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match file.read_until(b'\n', &mut line) {
+                Ok(0) => return Ok(true),
+                Ok(_) => visit(String::from_utf8_lossy(&line).trim_end_matches('\n'))?,
+                Err(source) if is_absent(&source) => return Ok(false),
+                Err(source) => return Err(unreadable(source)),
+            }
+        }
+    }
+
     /// The file's only word as a `T`, or `None` when the file does not exist.
     pub fn value<T: FromStr>(&self, path: impl AsRef<Path>, expected: &'static str) -> Result<Option<T>> {
         let path = path.as_ref();
@@ -200,6 +222,31 @@ mod tests {
         let unreadable = root.text("unreadable").unwrap_err();
         assert!(unreadable.to_string().starts_with("cannot read "), "{unreadable}");
         assert!(!unreadable.is_permission());
+    }
+
+    #[test]
+    fn lines_come_one_by_one_and_end_with_the_first_that_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("maps"), b"one\n\n\xff\nlast").unwrap();
+        fs::create_dir(dir.path().join("unreadable")).unwrap();
+        let root = Root::at(dir.path());
+        let mut seen = Vec::new();
+        let mut visit = |line: &str| {
+            seen.push(line.to_owned());
+            if line.is_empty() { Err(root.malformed("maps", "words", line)) } else { Ok(()) }
+        };
+        assert!(root.lines("maps", &mut visit).is_err());
+        assert_eq!((root.lines("absent", &mut visit).unwrap(), seen.len()), (false, 2));
+        let mut seen = Vec::new();
+        assert!(
+            root.lines("maps", |line| {
+                seen.push(line.to_owned());
+                Ok(())
+            })
+            .unwrap()
+        );
+        assert_eq!(seen, ["one", "", "\u{fffd}", "last"]);
+        assert!(root.lines("unreadable", |_| Ok(())).unwrap_err().to_string().starts_with("cannot read "));
     }
 
     #[test]

@@ -123,8 +123,9 @@ fn collect(
                 Err(error) => {
                     // What a look costs does not depend on how it ends.
                     looking.schedule.looked(now, meter.cpu_seconds(), None);
-                    warn!("cannot look where pages are: {error:#}");
-                    looking.failure = Some(format!("{error:#}"));
+                    let why = format!("cannot look where pages are: {error:#}");
+                    warn!("{why}");
+                    looking.failure = Some(why);
                 }
             }
         }
