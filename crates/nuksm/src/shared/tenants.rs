@@ -248,7 +248,7 @@ mod tests {
         format!("{pid} (name{pid}) S {} 7 0 0 0 {memory} {}", ["0"; 15].join(" "), ["0"; 26].join(" "))
     }
 
-    /// Processes with so much memory and this ksm_stat.
+    /// Processes with so much memory and this `ksm_stat`.
     fn machine(processes: &[(u32, u32, Option<&str>)]) -> (tempfile::TempDir, Root) {
         let dir = tempfile::tempdir().unwrap();
         for (pid, memory, ksm) in processes {
