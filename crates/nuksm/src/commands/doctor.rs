@@ -4,7 +4,7 @@
 use crate::shared::memcg;
 use crate::shared::output;
 use crate::shared::privilege;
-use crate::shared::tenants;
+use crate::shared::tenants::{self, Found};
 use crate::shared::yama;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -176,7 +176,7 @@ fn nodes(machine: &Topology) -> Vec<Finding> {
 
 /// Has anybody asked for merging, with what result, within what limits?
 fn registered(root: &Root, ksm: &Ksm, machine: &Topology) -> Result<Vec<Finding>> {
-    let tenants = tenants::find(root, machine, &|| false)?.tenants;
+    let Found { tenants, note: unread } = tenants::find(root, machine, &|| false)?;
     if tenants.is_empty() {
         let remedy = "start programs by `nuksm exec -- CMD`, services with MemoryKSM=yes, QEMU without \
                       mem-merge=off (libvirt: without <nosharepages/>); ksmd then needs a full scan";
@@ -197,6 +197,9 @@ fn registered(root: &Root, ksm: &Ksm, machine: &Topology) -> Result<Vec<Finding>
                       /sys/kernel/mm/ksm/pages_to_scan";
         findings.push(note(what, remedy));
     }
+    findings.extend(
+        unread.map(|what| note(what, "see what is wrong with it: its pages are neither shown nor moved")),
+    );
     let mut limited = BTreeSet::new();
     for tenant in &tenants {
         limited.extend(nearly_full_cgroups(root, tenant.task)?);
@@ -338,6 +341,9 @@ mod tests {
         let found = registered(&tight, &ksm, &Topology::default()).unwrap();
         assert_eq!(severities(&found), [Severity::Ok, Severity::Note, Severity::Note]);
         assert!(found[2].what.contains("/db.slice"), "{found:?}");
+        let (_dir, unread) = root(&[&process[..], &[("proc/8/stat", "no stat")]].concat());
+        let found = registered(&unread, &ksm, &Topology::default()).unwrap();
+        assert!(found.iter().any(|found| found.what.starts_with("process 8 is passed over")), "{found:?}");
         let (_dir, unlimited) = root(&limit("max\n"));
         // As libvirt has it: the limit is above the process's own cgroup.
         let mut below = limit("100\n");

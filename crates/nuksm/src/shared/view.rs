@@ -3,6 +3,7 @@
 
 use crate::shared::tenants::{self, Found, Tenant};
 use anyhow::{Context, Result};
+use log::warn;
 use nuksm_ksmfs::Ksm;
 use nuksm_model::Page;
 use nuksm_numafs::Topology;
@@ -74,6 +75,13 @@ impl View {
         };
         view.group();
         Ok(view)
+    }
+
+    /// Says who could not be looked at, where no report does.
+    pub fn warn(&self) {
+        for note in &self.notes {
+            warn!("{note}");
+        }
     }
 
     /// Finds each page's node and sharing set.

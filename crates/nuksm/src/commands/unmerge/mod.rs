@@ -19,7 +19,6 @@ pub use args::UnmergeArgs;
 use anyhow::{Context, Result, bail};
 use executor::Executor;
 use job::Job;
-use log::warn;
 use nuksm_numafs::TaskStat;
 use nuksm_sysroot::Root;
 use report::{End, Report};
@@ -71,9 +70,7 @@ pub fn run(root: &Root, args: &UnmergeArgs) -> Result<ExitCode> {
 fn unmerge(root: &Root, args: &UnmergeArgs, stop: &Stop) -> Result<Option<Report>> {
     let meter = Meter::start();
     let view = View::collect(root, &|| stop.is_requested())?;
-    for note in &view.notes {
-        warn!("{note}");
-    }
+    view.warn();
     let job = Job::new(root, &view, args.pid)?;
     let mut report = Report::new(root, &job, args)?;
     let lacks = report.lacks();
