@@ -22,7 +22,7 @@ ESCAPES = "\x1b[2J\x1b]0;owned\x07"
 # Maps so many bytes and fills the first 256 pages alike, in memory that is
 # mergeable. Then it does what each line that comes says.
 PROCESS = f"""
-import ctypes, mmap, sys
+import ctypes, mmap, platform, struct, sys, threading
 size = int(sys.argv[1])
 MAP_NORESERVE = 0x4000
 flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
@@ -34,16 +34,39 @@ memory.madvise(mmap.MADV_MERGEABLE, 0, some)
 address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
 protect = ctypes.CDLL(None).mprotect
 protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+libc = ctypes.CDLL(None, use_errno=True)
+behead = threading.Event()
+
+def drop_command_line():
+    PR_SET_MM, PR_SET_MM_MAP = 35, 14
+    with open("/proc/self/stat") as stat:
+        fields = [0, 0, 0, *stat.read().rpartition(")")[2].split()]
+    of = [int(fields[at]) for at in (26, 27, 45, 46, 47, 47, 28)]
+    libc.sbrk.restype = ctypes.c_void_p
+    of[5] = libc.sbrk(0)
+    ends = [address, address, int(fields[50]), int(fields[51]), 0]
+    map = struct.pack("12QIi", *of, *ends, 0, -1)
+    assert libc.prctl(PR_SET_MM, PR_SET_MM_MAP, map, len(map), 0) == 0
+
+def obey():
+    for line in sys.stdin:
+        if line == "mark\\n":
+            memory.madvise(mmap.MADV_MERGEABLE)
+        if line == "hide\\n":
+            assert protect(address, size, 0) == 0
+        if line == "rename\\n":
+            with open("/proc/self/comm", "w") as comm:
+                comm.write({ESCAPES!r})
+        if line == "drop the command line\\n":
+            drop_command_line()
+        if line == "end the leader\\n":
+            behead.set()
+        print("done", flush=True)
+
 print("ready", flush=True)
-for line in sys.stdin:
-    if line == "mark\\n":
-        memory.madvise(mmap.MADV_MERGEABLE)
-    if line == "hide\\n":
-        assert protect(address, size, 0) == 0
-    if line == "rename\\n":
-        with open("/proc/self/comm", "w") as comm:
-            comm.write({ESCAPES!r})
-    print("done", flush=True)
+threading.Thread(target=obey).start()
+behead.wait()
+libc.syscall({{"x86_64": 60, "aarch64": 93}}[platform.machine()], 0)
 """
 
 
@@ -109,6 +132,29 @@ def test_sixteen_tebibytes_of_nothing_take_no_time(ksm: Ksm) -> None:
     assert row["merged_mappings"] == PAGES
     # As much as for a MiB, give or take; 32 GiB of pagemap would be read else.
     assert large < 2 * small + 1.0
+
+
+def test_neither_a_missing_command_line_nor_a_missing_leader_hides(ksm: Ksm) -> None:
+    size = PAGES * resource.getpagesize()
+    with hostile(size) as nameless, hostile(size) as headless:
+        for process in (nameless, headless):
+            merge(ksm, process.pid)
+        nameless.do("drop the command line")
+        headless.do("end the leader")
+        stat = Path(f"/proc/{headless.pid}/stat")
+        wait.until(lambda: ") Z " in stat.read_text(), stat.read_text)
+        assert not Path(f"/proc/{nameless.pid}/cmdline").read_bytes()
+        status = program.status()
+        seen = {row["pid"]: row["merged_mappings"] for row in status["tenants"]}
+        assert (seen[nameless.pid], seen[headless.pid]) == (PAGES, PAGES)
+        done = program.run("unmerge", "--pid", str(headless.pid))
+        assert done.returncode == 0, done.stderr
+        assert f"{PAGES} of {PAGES} mappings un-merged" in done.stdout
+        assert program.read_json("unmerge", "--dry-run")["out_of_sight"] == 0
+    # Nobody is left, and ksmd did not come by: that is said, and has to fit.
+    hidden = program.read_json("unmerge", "--dry-run")["out_of_sight"]
+    assert hidden >= 2 * PAGES
+    assert any("of no tenant in sight" in note for note in program.status()["notes"])
 
 
 def test_what_refuses_to_be_unmerged_is_not_unmerged_at_once(

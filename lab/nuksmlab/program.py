@@ -54,6 +54,7 @@ class Status(TypedDict):
     ksm: dict[str, Any]
     nodes: list[dict[str, int]]
     tenants: list[StatusTenant]
+    notes: list[str]
 
 
 def run(

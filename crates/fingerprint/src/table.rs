@@ -16,6 +16,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 use std::collections::HashMap;
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::NamedTempFile;
@@ -59,7 +60,10 @@ pub struct TableWriter {
 
 impl TableWriter {
     /// Creates `path`, when it is complete; what is there until then stays so long.
+    /// Only a regular file is replaced: who names a device or a link means what is
+    /// behind it.
     pub fn create(path: &Path) -> Result<Self> {
+        check_replaceable(path)?;
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let partial = NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))
             .map_err(|error| unwritable(path, error.into()))?;
@@ -96,7 +100,7 @@ impl TableWriter {
         self.write_group()?;
         let Self { path, partial, writer, .. } = self;
         writer.close().map_err(|error| unwritable(&path, error))?;
-        // Takes the place of whatever has that name, a link too.
+        check_replaceable(&path)?;
         partial.persist(&path).map_err(|error| unwritable(&path, error.error.into()))?;
         Ok(())
     }
@@ -108,6 +112,26 @@ impl TableWriter {
             self.pages.clear();
         }
         Ok(())
+    }
+}
+
+/// The crate parquet takes some damaged files for its own mistake, and panics.
+/// What was half done then is not used any more.
+fn without_panic<T>(
+    read: impl FnOnce() -> std::result::Result<T, ParquetError>,
+) -> std::result::Result<T, ParquetError> {
+    catch_unwind(AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err(ParquetError::General("it is damaged".into())))
+}
+
+fn check_replaceable(path: &Path) -> Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(there) if !there.is_file() => Err(Error::Unwritable {
+            path: path.to_owned(),
+            source: "it is no regular file: choose another name".into(),
+        }),
+        // What cannot be looked at cannot be replaced, either: that says why.
+        _ => Ok(()),
     }
 }
 
@@ -186,10 +210,11 @@ impl TableReader {
         if file.read_at(&mut magic, 0).is_err() || magic != *b"PAR1" {
             return Ok(None);
         }
-        let reader = SerializedFileReader::new(file).map_err(|error| Error::WrongContent {
-            path: path.to_owned(),
-            problem: format!("is a damaged Parquet file ({error})"),
-        })?;
+        let reader =
+            without_panic(|| SerializedFileReader::new(file)).map_err(|error| Error::WrongContent {
+                path: path.to_owned(),
+                problem: format!("is a damaged Parquet file ({error})"),
+            })?;
         Ok(Some(Self {
             path: path.to_owned(),
             reader,
@@ -216,7 +241,8 @@ impl TableReader {
         if self.next_group == self.reader.num_row_groups() {
             return Ok(None);
         }
-        let rows = self.read_group(self.next_group).map_err(|error| Error::WrongContent {
+        let group = self.next_group;
+        let rows = without_panic(|| self.read_group(group)).map_err(|error| Error::WrongContent {
             path: self.path.clone(),
             problem: format!("is not a file of `nuksm estimate --dump` ({error})"),
         })?;
@@ -355,13 +381,24 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_reads_it_and_no_link_is_followed() {
+    fn nobody_else_reads_it_and_no_link_is_followed_or_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let (path, victim) = (dir.path().join("pages.parquet"), dir.path().join("victim"));
         fs::write(&victim, "as it was").unwrap();
-        for name in ["pages.parquet", "pages.parquet.partial"] {
-            symlink(&victim, dir.path().join(name)).unwrap();
+        symlink(&victim, dir.path().join("pages.parquet.partial")).unwrap();
+        let link = dir.path().join("link");
+        symlink(&victim, &link).unwrap();
+        for other in [link.as_path(), dir.path()] {
+            let Err(error) = TableWriter::create(other) else { panic!("{other:?} was replaced") };
+            let why = std::error::Error::source(&error).unwrap().to_string();
+            assert_eq!(why, "it is no regular file: choose another name");
         }
+        let mut late = TableWriter::create(&path).unwrap();
+        late.add(&[page(1)]).unwrap();
+        symlink(&victim, &path).unwrap();
+        assert!(late.finish().is_err(), "somebody made a link meanwhile");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "an older one").unwrap();
         let mut writer = TableWriter::create(&path).unwrap();
         writer.add(&[page(1)]).unwrap();
         writer.finish().unwrap();
@@ -382,6 +419,32 @@ mod tests {
             panic!("a file in no directory");
         };
         assert_eq!(error.to_string(), "cannot write /nonexistent/pages.parquet");
+    }
+
+    #[test]
+    fn a_file_damaged_anywhere_is_an_error_at_the_most() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pages.parquet");
+        let mut writer = TableWriter::create(&path).unwrap();
+        writer.set_label(label("web", Some(1))).unwrap();
+        writer.add(&(0..9).map(page).collect::<Vec<_>>()).unwrap();
+        writer.finish().unwrap();
+        let whole = fs::read(&path).unwrap();
+        let mut refused = 0;
+        for at in 4..whole.len() {
+            for other in [0x00, 0xff, whole[at] ^ 0x10] {
+                let mut damaged = whole.clone();
+                damaged[at] = other;
+                fs::write(&path, damaged).unwrap();
+                let mut reader = match TableReader::open(&path) {
+                    Ok(reader) => reader.unwrap(),
+                    Err(_) => continue,
+                };
+                // Some damage cannot be told from other pages.
+                while reader.next_batch().inspect_err(|_| refused += 1).is_ok_and(|rows| rows.is_some()) {}
+            }
+        }
+        assert!(refused > 0);
     }
 
     #[test]

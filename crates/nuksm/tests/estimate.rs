@@ -4,6 +4,7 @@
 // All of this file is a test.
 #![allow(clippy::unwrap_used)]
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -203,4 +204,26 @@ fn a_process_of_another_user_needs_privilege() {
     let output = command.output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(message.contains("may not look into process 1: run as root"), "{message}");
+}
+
+#[test]
+fn a_dump_replaces_none_of_what_is_read_and_no_device() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = image(directory.path(), "guest.img", 1..4);
+    let before = fs::read(&image).unwrap();
+    let (hard, link) = (directory.path().join("hard.img"), directory.path().join("link.img"));
+    fs::hard_link(&image, &hard).unwrap();
+    std::os::unix::fs::symlink(&image, &link).unwrap();
+    let name = |path: &Path| path.to_str().unwrap().to_owned();
+    for dump in [&image, &hard, &link] {
+        let said = error(&[&name(&image), "--dump", &name(dump)]);
+        assert!(said.contains("guest.img is to be read: let --dump name another file"), "{said}");
+    }
+    // No device of the machine: as root, a broken program would replace that.
+    let fifo = directory.path().join("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let said = error(&[&name(&image), "--dump", &name(&fifo)]);
+    assert!(said.contains("fifo: it is no regular file"), "{said}");
+    assert!(!fs::metadata(&fifo).unwrap().is_file());
+    assert_eq!(fs::read(&image).unwrap(), before);
 }

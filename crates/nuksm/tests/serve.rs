@@ -5,11 +5,14 @@
 // All of this file is a test.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit, setrlimit};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -41,8 +44,14 @@ struct Daemon {
 impl Daemon {
     /// Starts it with so many open files at the most, and waits until it works.
     fn start(files: u64) -> Self {
+        Self::start_with(files, &[])
+    }
+
+    /// The same with further arguments.
+    fn start_with(files: u64, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nuksm"));
-        command.args(["serve", "--listen", "127.0.0.1:0", "--interval", "1s"]).stderr(Stdio::piped());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--interval", "1s"]).args(arguments);
+        command.stderr(Stdio::piped());
         let limit = Rlimit { current: Some(files), maximum: getrlimit(Resource::Nofile).maximum };
         // SAFETY: between fork and exec, setrlimit is a system call and nothing else.
         unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, limit)?)) };
@@ -248,6 +257,34 @@ fn messages_that_nobody_takes_end_nothing() {
     assert_eq!(code, Some(0));
     assert_eq!(on_a_full_disk(&["doctor"], |_| ()), Some(1), "what cannot be printed is an error, no panic");
     assert_eq!(on_a_full_disk(&["status", "--no-such-option"], |_| ()), Some(2));
+}
+
+#[test]
+fn messages_that_nobody_reads_hold_nothing_up() {
+    let (mut full, _reader) = UnixStream::pair().unwrap();
+    full.set_nonblocking(true).unwrap();
+    while full.write(b"x").is_ok() {}
+    full.set_nonblocking(false).unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nuksm"));
+    command.args(["serve", "--listen", &port.to_string(), "--interval", "1s"]).stderr(OwnedFd::from(full));
+    let process = Process(command.spawn().unwrap());
+    let daemon = Daemon { process, address: port, messages: channel().1 };
+    until("metrics", || daemon.get("/metrics").is_some_and(|answer| answer.starts_with("HTTP/1.1 200")));
+    kill_process(daemon.pid(), Signal::HUP).unwrap();
+    daemon.ends();
+}
+
+#[test]
+fn a_configuration_that_became_a_fifo_holds_nothing_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("nuksm.toml");
+    fs::write(&config, "").unwrap();
+    let daemon = Daemon::start_with(1024, &["--config", config.to_str().unwrap()]);
+    fs::remove_file(&config).unwrap();
+    mknodat(CWD, &config, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    kill_process(daemon.pid(), Signal::HUP).unwrap();
+    daemon.ends();
 }
 
 #[test]

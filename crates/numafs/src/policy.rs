@@ -17,12 +17,13 @@ impl Policies {
     pub fn read(root: &Root, pid: u32) -> Result<Self> {
         let path = format!("proc/{pid}/numa_maps");
         let mut nodes = BTreeMap::new();
-        for line in root.text(&path)?.unwrap_or_default().lines() {
+        root.lines(&path, |line| {
             let mut words = line.split(' ');
             let start = words.next().and_then(|word| u64::from_str_radix(word, 16).ok());
             let start = start.ok_or_else(|| root.malformed(&path, "an address and a policy", line))?;
             nodes.insert(start, words.next().and_then(only_node));
-        }
+            Ok(())
+        })?;
         Ok(Self { nodes })
     }
 

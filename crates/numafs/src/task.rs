@@ -21,12 +21,39 @@ pub struct TaskStat {
     pub start_ticks: u64,
     /// The CPU it ran on last.
     pub cpu: u32,
+    /// Is it the kernel's own? That it has no command line says nothing: any
+    /// process may do without.
+    pub is_kernel_thread: bool,
+    /// Has it memory? Kernel threads have none, nor have tasks that ended.
+    pub has_memory: bool,
 }
+
+/// `PF_KTHREAD` of the kernel's linux/sched.h.
+const KERNEL_THREAD: u64 = 0x0020_0000;
 
 impl TaskStat {
     /// Reads the group leader of process `pid`; `None` when it has ended.
     pub fn read(root: &Root, pid: u32) -> Result<Option<Self>> {
         Self::read_file(root, &format!("proc/{pid}/stat"))
+    }
+
+    /// The task by which the memory of process `pid`, of which this is the leader,
+    /// is to be seen in `/proc`: the leader, or another thread when the leader
+    /// ended before its process. `None` when there is no memory.
+    pub fn memory_task(&self, root: &Root, pid: u32) -> Result<Option<u32>> {
+        if self.has_memory {
+            return Ok(Some(pid));
+        }
+        if self.is_kernel_thread {
+            return Ok(None);
+        }
+        for thread in root.numbered(format!("proc/{pid}/task"), "")? {
+            let stat = Self::read_file(root, &format!("proc/{pid}/task/{thread}/stat"))?;
+            if stat.is_some_and(|stat| stat.has_memory) {
+                return Ok(Some(thread));
+            }
+        }
+        Ok(None)
     }
 
     /// CPU time used so far, in seconds.
@@ -52,14 +79,16 @@ impl TaskStat {
         let (head, tail) = text.rsplit_once(')')?;
         let comm = head.split_once('(')?.1.to_owned();
         let fields: Vec<&str> = tail.split_whitespace().collect();
-        let field = |number: usize| fields.get(number - 3);
-        let ticks = |number: usize| field(number)?.parse::<u64>().ok();
+        let field = |at: usize| fields.get(at - 3);
+        let number = |at: usize| field(at)?.parse::<u64>().ok();
         Some(Self {
             comm,
             nice: field(19)?.parse().ok()?,
-            cpu_ticks: ticks(14)? + ticks(15)?,
-            start_ticks: ticks(22)?,
+            cpu_ticks: number(14)? + number(15)?,
+            start_ticks: number(22)?,
             cpu: field(39)?.parse().ok()?,
+            is_kernel_thread: number(9)? & KERNEL_THREAD != 0,
+            has_memory: number(23)? > 0,
         })
     }
 }
@@ -121,11 +150,11 @@ mod tests {
     fn stat(comm: &str, nice: i32, ticks: u64, cpu: u32) -> String {
         let zeros = |count| vec!["0"; count].join(" ");
         format!(
-            "7 ({comm}) S {} {ticks} {} {nice} {} 99 {} {cpu} {}",
+            "7 ({comm}) S {} {ticks} {} {nice} {} 99 4096 {} {cpu} {}",
             zeros(10),
             zeros(4),
             zeros(2),
-            zeros(16),
+            zeros(15),
             zeros(13)
         )
     }
@@ -146,7 +175,15 @@ mod tests {
     #[test]
     fn names_may_hold_anything() {
         let parsed = TaskStat::parse(&stat("a) R (b", -20, 5, 3)).unwrap();
-        let expected = TaskStat { comm: "a) R (b".into(), nice: -20, cpu_ticks: 5, start_ticks: 99, cpu: 3 };
+        let expected = TaskStat {
+            comm: "a) R (b".into(),
+            nice: -20,
+            cpu_ticks: 5,
+            start_ticks: 99,
+            cpu: 3,
+            is_kernel_thread: false,
+            has_memory: true,
+        };
         assert_eq!(parsed, expected);
         assert_eq!(TaskStat::parse("7 (short) S 1 2"), None);
     }
@@ -168,6 +205,22 @@ mod tests {
         let (_dir, root) = process(&[]);
         assert_eq!(home_node(&root, 7, &machine()).unwrap(), None);
         assert_eq!(TaskStat::read(&root, 7).unwrap(), None);
+    }
+
+    #[test]
+    fn memory_is_seen_by_a_living_thread_and_kernel_threads_have_none() {
+        let (dir, root) = process(&[("0", 0, 1), ("0", 0, 1)]);
+        let ended = stat("guest", 0, 1, 0).replace(" 99 4096 ", " 99 0 ");
+        let task = |leader: &str| TaskStat::parse(leader).unwrap().memory_task(&root, 7).unwrap();
+        assert_eq!(task(&stat("guest", 0, 1, 0)), Some(7));
+        fs::write(dir.path().join("proc/7/task/0/stat"), &ended).unwrap();
+        assert_eq!(task(&ended), Some(1));
+        let flags = "7 (guest) S 0 0 0 0 0 ";
+        let of_the_kernel = ended.replace(&format!("{flags}0 "), &format!("{flags}{KERNEL_THREAD} "));
+        assert_ne!(of_the_kernel, ended);
+        assert_eq!(task(&of_the_kernel), None);
+        fs::write(dir.path().join("proc/7/task/1/stat"), &ended).unwrap();
+        assert_eq!(task(&ended), None);
     }
 
     #[test]

@@ -60,34 +60,27 @@ impl Details<'_> {
 
 fn areas_that(root: &Root, pid: u32, mut wanted: impl FnMut(&Details) -> bool) -> Result<Option<Vec<Area>>> {
     let path = format!("proc/{pid}/smaps");
-    let Some(text) = root.text(&path)? else {
-        return Ok(None);
-    };
     let mut areas = Vec::new();
     let mut current = None;
-    let mut details = Details { has_ksm_pages: true, has_anonymous_pages: true, flags: "" };
-    for line in text.lines() {
+    let (mut has_ksm_pages, mut has_anonymous_pages) = (true, true);
+    let is_there = root.lines(&path, |line| {
         let Some((key, value)) = line.split_once(' ') else {
-            continue;
+            return Ok(());
         };
         if let Some(area) = parse_range(key) {
             current = Some(area);
-            details = Details { has_ksm_pages: true, has_anonymous_pages: true, flags: "" };
+            (has_ksm_pages, has_anonymous_pages) = (true, true);
         } else if key == "KSM:" {
-            details.has_ksm_pages = value.trim() != "0 kB";
+            has_ksm_pages = value.trim() != "0 kB";
         } else if key == "Anonymous:" {
-            details.has_anonymous_pages = value.trim() != "0 kB";
-        } else if key == "VmFlags:" {
-            details.flags = value;
-            if wanted(&details) {
-                let area = current
-                    .take()
-                    .ok_or_else(|| root.malformed(&path, "an address range before VmFlags", line))?;
-                areas.push(area);
-            }
+            has_anonymous_pages = value.trim() != "0 kB";
+        } else if key == "VmFlags:" && wanted(&Details { has_ksm_pages, has_anonymous_pages, flags: value }) {
+            let area = current.take();
+            areas.push(area.ok_or_else(|| root.malformed(&path, "an address range before VmFlags", line))?);
         }
-    }
-    Ok(Some(areas))
+        Ok(())
+    })?;
+    Ok(is_there.then_some(areas))
 }
 
 /// `START-END` in hexadecimal, as an area's first line begins.

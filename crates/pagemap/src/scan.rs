@@ -50,6 +50,8 @@ pub struct Scan {
     pub mappings: Vec<Mapping>,
     /// Pages of mergeable areas that were there and looked at.
     pub looked_at: u64,
+    /// Tenants that could not be read to their end, and why.
+    pub unread: Vec<(u32, nuksm_sysroot::Error)>,
 }
 
 /// Frames between two questions whether to stop: a read of kpageflags each, at
@@ -65,24 +67,10 @@ impl Scan {
     pub fn run(root: &Root, flags: &mut KpageFlags, pids: &[u32], stop: &dyn Fn() -> bool) -> Result<Self> {
         let mut scan = Self::default();
         for (tenant, &pid) in (0_u32..).zip(pids) {
-            let Some(areas) = mergeable_areas(root, pid)? else {
-                continue;
-            };
-            let Some(pagemap) = Pagemap::open(root, &pid.to_string())? else {
-                continue;
-            };
-            for area in areas {
-                let mut hidden = false;
-                pagemap.walk(area, stop, |addr, entry| {
-                    scan.looked_at += 1;
-                    if entry.is_shared_anonymous() {
-                        hidden |= entry.pfn() == 0;
-                        scan.mappings.push(Mapping::new(entry.pfn(), tenant, addr));
-                    }
-                })?;
-                if hidden {
-                    return Err(Error::HiddenFrames);
-                }
+            match scan.look_into(root, tenant, pid, stop) {
+                // None may keep the others from being seen.
+                Err(Error::File(error)) => scan.unread.push((tenant, error)),
+                looked => looked?,
             }
         }
         // They come by tenant and address, and the sort is stable. By radix: a
@@ -90,6 +78,30 @@ impl Scan {
         radsort::sort_by_key(&mut scan.mappings, |mapping| mapping.pfn);
         scan.keep_merged(flags, stop)?;
         Ok(scan)
+    }
+
+    /// Adds the mappings of one process.
+    fn look_into(&mut self, root: &Root, tenant: u32, pid: u32, stop: &dyn Fn() -> bool) -> Result<()> {
+        let Some(areas) = mergeable_areas(root, pid)? else {
+            return Ok(());
+        };
+        let Some(pagemap) = Pagemap::open(root, &pid.to_string())? else {
+            return Ok(());
+        };
+        for area in areas {
+            let mut hidden = false;
+            pagemap.walk(area, stop, |addr, entry| {
+                self.looked_at += 1;
+                if entry.is_shared_anonymous() {
+                    hidden |= entry.pfn() == 0;
+                    self.mappings.push(Mapping::new(entry.pfn(), tenant, addr));
+                }
+            })?;
+            if hidden {
+                return Err(Error::HiddenFrames);
+            }
+        }
+        Ok(())
     }
 
     /// Drops frames that are not merged pages or have one known mapping only.
@@ -170,6 +182,17 @@ mod tests {
         assert_eq!(scan.looked_at, 5, "one is not there, and process 9 has ended");
         assert_eq!(scan.mappings, [Mapping::new(1, 0, 16 * page), Mapping::new(1, 1, 18 * page)]);
         assert_eq!(scan.pages().count(), 1);
+    }
+
+    #[test]
+    fn one_process_that_cannot_be_read_hides_no_other() {
+        let (dir, root) = machine(&[0; 4], [[PRESENT | 1; 3]; 2]);
+        fs::create_dir_all(dir.path().join("proc/6/smaps")).unwrap();
+        let mut flags = KpageFlags::for_tests(&root, false);
+        let scan = Scan::run(&root, &mut flags, &[6, 7, 8], &|| false).unwrap();
+        assert_eq!(scan.mappings.len(), 6);
+        let [(0, error)] = scan.unread.as_slice() else { panic!("{:?}", scan.unread) };
+        assert!(error.to_string().ends_with("/proc/6/smaps"), "{error}");
     }
 
     #[test]

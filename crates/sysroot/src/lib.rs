@@ -6,7 +6,7 @@
 //! an error that names it. Neither is ever zero.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -91,12 +91,40 @@ impl Root {
 
     /// The whole file, or `None` when it (or its process) does not exist.
     pub fn text(&self, path: impl AsRef<Path>) -> Result<Option<String>> {
+        self.text_up_to(path, u64::MAX)
+    }
+
+    /// As many bytes of the file from its beginning at the most: for files whose
+    /// length is their process's choice, such as its command line.
+    pub fn text_up_to(&self, path: impl AsRef<Path>, bytes: u64) -> Result<Option<String>> {
         let path = self.path(path);
-        match read(&path) {
+        match read(&path, bytes) {
             // Names of processes need not be UTF-8.
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(source) if is_absent(&source) => Ok(None),
             Err(source) => Err(Error::Unreadable { path, source }),
+        }
+    }
+
+    /// Calls `visit` with each line of the file; false when it (or its process) does
+    /// not exist. For files with as many lines as their process wants.
+    pub fn lines(&self, path: impl AsRef<Path>, mut visit: impl FnMut(&str) -> Result<()>) -> Result<bool> {
+        let path = self.path(path);
+        let unreadable = |source| Error::Unreadable { path: path.clone(), source };
+        let mut file = match File::open(&path) {
+            Ok(file) => BufReader::new(file),
+            Err(source) if is_absent(&source) => return Ok(false),
+            Err(source) => return Err(unreadable(source)),
+        };
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match file.read_until(b'\n', &mut line) {
+                Ok(0) => return Ok(true),
+                Ok(_) => visit(String::from_utf8_lossy(&line).trim_end_matches('\n'))?,
+                Err(source) if is_absent(&source) => return Ok(false),
+                Err(source) => return Err(unreadable(source)),
+            }
         }
     }
 
@@ -145,9 +173,9 @@ impl Root {
 
 /// All bytes of a file. Those of `/sys` and `/proc` are small and claim to be
 /// empty: asking for their length first, as `fs::read` does, is in vain.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(4096);
-    File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
+    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -186,12 +214,39 @@ mod tests {
         let root = Root::at(dir.path());
 
         assert_eq!(root.value::<u64>("good", "a number").unwrap(), Some(42));
+        assert_eq!(root.text_up_to("good", 1).unwrap().as_deref(), Some("4"));
+        assert_eq!(root.text_up_to("absent", 1).unwrap(), None);
         assert_eq!(root.value::<u64>("absent", "a number").unwrap(), None);
         let bad = root.value::<u64>("bad", "a number").unwrap_err().to_string();
         assert!(bad.contains("bad: expected a number, found \"forty-two\""), "{bad}");
         let unreadable = root.text("unreadable").unwrap_err();
         assert!(unreadable.to_string().starts_with("cannot read "), "{unreadable}");
         assert!(!unreadable.is_permission());
+    }
+
+    #[test]
+    fn lines_come_one_by_one_and_end_with_the_first_that_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("maps"), b"one\n\n\xff\nlast").unwrap();
+        fs::create_dir(dir.path().join("unreadable")).unwrap();
+        let root = Root::at(dir.path());
+        let mut seen = Vec::new();
+        let mut visit = |line: &str| {
+            seen.push(line.to_owned());
+            if line.is_empty() { Err(root.malformed("maps", "words", line)) } else { Ok(()) }
+        };
+        assert!(root.lines("maps", &mut visit).is_err());
+        assert_eq!((root.lines("absent", &mut visit).unwrap(), seen.len()), (false, 2));
+        let mut seen = Vec::new();
+        assert!(
+            root.lines("maps", |line| {
+                seen.push(line.to_owned());
+                Ok(())
+            })
+            .unwrap()
+        );
+        assert_eq!(seen, ["one", "", "\u{fffd}", "last"]);
+        assert!(root.lines("unreadable", |_| Ok(())).unwrap_err().to_string().starts_with("cannot read "));
     }
 
     #[test]

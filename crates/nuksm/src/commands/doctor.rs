@@ -4,7 +4,7 @@
 use crate::shared::memcg;
 use crate::shared::output;
 use crate::shared::privilege;
-use crate::shared::tenants;
+use crate::shared::tenants::{self, Found};
 use crate::shared::yama;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -176,7 +176,7 @@ fn nodes(machine: &Topology) -> Vec<Finding> {
 
 /// Has anybody asked for merging, with what result, within what limits?
 fn registered(root: &Root, ksm: &Ksm, machine: &Topology) -> Result<Vec<Finding>> {
-    let tenants = tenants::find(root, machine)?;
+    let Found { tenants, note: unread } = tenants::find(root, machine, &|| false)?;
     if tenants.is_empty() {
         let remedy = "start programs by `nuksm exec -- CMD`, services with MemoryKSM=yes, QEMU without \
                       mem-merge=off (libvirt: without <nosharepages/>); ksmd then needs a full scan";
@@ -197,9 +197,12 @@ fn registered(root: &Root, ksm: &Ksm, machine: &Topology) -> Result<Vec<Finding>
                       /sys/kernel/mm/ksm/pages_to_scan";
         findings.push(note(what, remedy));
     }
+    findings.extend(
+        unread.map(|what| note(what, "see what is wrong with it: its pages are neither shown nor moved")),
+    );
     let mut limited = BTreeSet::new();
     for tenant in &tenants {
-        limited.extend(nearly_full_cgroups(root, tenant.pid)?);
+        limited.extend(nearly_full_cgroups(root, tenant.task)?);
     }
     for cgroup in limited {
         let what = format!(
@@ -326,11 +329,10 @@ mod tests {
         let (_dir, empty) = root(&[]);
         assert_eq!(severities(&registered(&empty, &ksm, &Topology::default()).unwrap()), [Severity::Problem]);
 
-        let stat = format!("7 (db) S {} 0 {}", vec!["0"; 15].join(" "), vec!["0"; 30].join(" "));
+        let stat = format!("7 (db) S {} 0 {}", vec!["0"; 15].join(" "), vec!["1"; 30].join(" "));
         let process = [
             ("proc/7/ksm_stat", "ksm_rmap_items 5\n"),
             ("proc/7/stat", stat.as_str()),
-            ("proc/7/cmdline", "db"),
             ("proc/7/cgroup", "0::/db.slice\n"),
             ("sys/fs/cgroup/db.slice/memory.current", "96\n"),
         ];
@@ -339,10 +341,13 @@ mod tests {
         let found = registered(&tight, &ksm, &Topology::default()).unwrap();
         assert_eq!(severities(&found), [Severity::Ok, Severity::Note, Severity::Note]);
         assert!(found[2].what.contains("/db.slice"), "{found:?}");
+        let (_dir, unread) = root(&[&process[..], &[("proc/8/stat", "no stat")]].concat());
+        let found = registered(&unread, &ksm, &Topology::default()).unwrap();
+        assert!(found.iter().any(|found| found.what.starts_with("process 8 is passed over")), "{found:?}");
         let (_dir, unlimited) = root(&limit("max\n"));
         // As libvirt has it: the limit is above the process's own cgroup.
         let mut below = limit("100\n");
-        below[3].1 = "0::/db.slice/machine-1.scope/libvirt/emulator\n";
+        below[2].1 = "0::/db.slice/machine-1.scope/libvirt/emulator\n";
         let (_dir, tight) = root(&below);
         let found = registered(&tight, &ksm, &Topology::default()).unwrap();
         assert!(found.iter().any(|finding| finding.what.contains("cgroup /db.slice is")), "{found:?}");

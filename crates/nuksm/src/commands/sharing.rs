@@ -62,6 +62,7 @@ pub fn run(root: &Root, args: &SharingArgs) -> Result<ExitCode> {
     view::require_ksm(root)?;
     privilege::require(root, "seeing who shares which page", false)?;
     let view = View::collect(root, &|| false)?;
+    view.warn();
     let report = Report::new(&view);
     output::print_report(args.json, &report, Report::text)?;
     Ok(ExitCode::SUCCESS)

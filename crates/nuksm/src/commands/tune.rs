@@ -53,7 +53,9 @@ pub fn run(root: &Root, args: &TuneArgs) -> Result<ExitCode> {
     args.rule.check()?;
     let stop = Stop::on_signals()?;
     let mut daemon = Daemon::start(root, args.rule.clone(), args.dry_run)?;
-    let worked = daemon.run(&stop, |change| output::print_report(args.json, change, Change::text));
+    let worked = daemon.run(&stop, |change| {
+        change.map_or(Ok(()), |change| output::print_report(args.json, change, Change::text))
+    });
     let restored = daemon.restore();
     worked.and(restored)?;
     Ok(ExitCode::SUCCESS)

@@ -5,6 +5,8 @@ use anyhow::Result;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
@@ -43,6 +45,12 @@ impl Table {
         let text = table.to_string();
         text.lines().map(|line| format!("  {}\n", line.trim_end())).collect()
     }
+}
+
+/// Are these two names of one file that exists? What is read is not to be written.
+pub fn is_same(left: &Path, right: &Path) -> bool {
+    let number = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
+    number(left).is_ok_and(|left| number(right).is_ok_and(|right| left == right))
 }
 
 /// A named figure and what it means.

@@ -12,6 +12,8 @@ use std::os::unix::fs::MetadataExt;
 pub struct Tenant {
     /// Process number.
     pub pid: u32,
+    /// The task by which its memory is to be seen: [`TaskStat::memory_task`].
+    pub task: u32,
     /// Virtual machine, container or service; else the program's name.
     pub name: String,
     /// Its cgroup (version 2), a path from the root; empty when it has none.
@@ -26,56 +28,106 @@ pub struct Tenant {
     pub ksm: ProcessKsm,
 }
 
-/// All tenants, ascending by pid.
+/// What was found of them.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Ascending by pid.
+    pub tenants: Vec<Tenant>,
+    /// Who could not be looked at, and why.
+    pub note: Option<String>,
+}
+
+/// All tenants, unless `stop` says so, as [`nuksm_pagemap::Scan::run`] does.
 ///
 /// A process counts from the first time ksmd scanned it; without `ksm_stat`
 /// (before Linux 6.1) every process is looked at. Processes that this user may
-/// not look into, or that end meanwhile, are passed over.
-pub fn find(root: &Root, machine: &Topology) -> Result<Vec<Tenant>> {
+/// not look into, or that end meanwhile, are passed over. Others that cannot be
+/// read are so, too, and named: none may keep the rest from being seen.
+pub fn find(root: &Root, machine: &Topology, stop: &dyn Fn() -> bool) -> Result<Found> {
     let mut tenants = Vec::new();
+    let mut unread = Vec::new();
     for pid in root.numbered("proc", "")? {
-        let ksm = match ProcessKsm::read(root, pid) {
-            Ok(ksm) => ksm,
-            Err(error) if error.is_permission() => continue,
-            Err(error) => return Err(error.into()),
-        };
-        if ksm.rmap_items.or(ksm.merging_pages) == Some(0) {
-            continue;
+        if stop() {
+            return Err(nuksm_pagemap::Error::Stopped.into());
         }
-        let Some(stat) = TaskStat::read(root, pid)? else {
-            continue;
-        };
-        let cmdline = root.text(format!("proc/{pid}/cmdline"))?.unwrap_or_default();
-        if cmdline.is_empty() {
-            // Kernel threads have no memory of their own.
-            continue;
+        match tenant(root, machine, pid) {
+            Ok(tenant) => tenants.extend(tenant),
+            Err(error) if error.is_permission() => {}
+            Err(error) => unread.push((pid, with_cause(&error))),
         }
-        let node = home_node(root, pid, machine)?.and_then(|node| machine.memory_node(node));
-        let cgroup = cgroup(root, pid)?;
-        let name = name_by(root, pid, &cgroup, &cmdline, &stat);
-        tenants.push(Tenant { pid, name, cgroup, node, nice: stat.nice, start_ticks: stat.start_ticks, ksm });
     }
-    Ok(tenants)
+    Ok(Found { tenants, note: passed_over(&unread) })
 }
 
-/// The name of process `pid`: of the virtual machine, the container or the
-/// service that it is, or else of the program.
-pub fn name(root: &Root, pid: u32, stat: &TaskStat) -> nuksm_sysroot::Result<String> {
-    let cmdline = root.text(format!("proc/{pid}/cmdline"))?.unwrap_or_default();
-    Ok(name_by(root, pid, &cgroup(root, pid)?, &cmdline, stat))
+/// An error in one line.
+pub fn with_cause(error: &nuksm_sysroot::Error) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    format!("{error}{}", cause.unwrap_or_default())
 }
 
-fn name_by(root: &Root, pid: u32, cgroup: &str, cmdline: &str, stat: &TaskStat) -> String {
-    let guest = guest_name(cmdline).filter(|_| is_qemu(root, pid));
+/// Says of processes that they could not be read.
+pub fn passed_over(unread: &[(u32, String)]) -> Option<String> {
+    let (pid, why) = unread.first()?;
+    let others =
+        if unread.len() > 1 { format!(", and {} others are", unread.len() - 1) } else { " is".into() };
+    Some(format!("process {pid}{others} passed over: {why}"))
+}
+
+/// Process `pid`, if KSM tracks it.
+fn tenant(root: &Root, machine: &Topology, pid: u32) -> nuksm_sysroot::Result<Option<Tenant>> {
+    let is_tracked = |ksm: &ProcessKsm| ksm.rmap_items.or(ksm.merging_pages) != Some(0);
+    let mut ksm = ProcessKsm::read(root, pid)?;
+    if !is_tracked(&ksm) {
+        return Ok(None);
+    }
+    let Some(stat) = TaskStat::read(root, pid)? else {
+        return Ok(None);
+    };
+    let Some(task) = stat.memory_task(root, pid)? else {
+        return Ok(None);
+    };
+    if task != pid {
+        // Of a leader that ended the kernel tells nothing.
+        ksm = ProcessKsm::read(root, task)?;
+        if !is_tracked(&ksm) {
+            return Ok(None);
+        }
+    }
+    let node = home_node(root, pid, machine)?.and_then(|node| machine.memory_node(node));
+    let cgroup = cgroup(root, task)?;
+    let name = name_in(root, task, &cgroup, &stat)?;
+    Ok(Some(Tenant { pid, task, name, cgroup, node, nice: stat.nice, start_ticks: stat.start_ticks, ksm }))
+}
+
+/// The name of the process that `task` belongs to: of the virtual machine, the
+/// container or the service that it is, or else of the program.
+pub fn name(root: &Root, task: u32, stat: &TaskStat) -> nuksm_sysroot::Result<String> {
+    name_in(root, task, &cgroup(root, task)?, stat)
+}
+
+/// How much of a command line is looked at. Any process may say that its own are
+/// all of its memory, and QEMU is given its name among the first words.
+const COMMAND_LINE: u64 = 16 << 10;
+
+fn name_in(root: &Root, task: u32, cgroup: &str, stat: &TaskStat) -> nuksm_sysroot::Result<String> {
+    let guest = if is_qemu(root, task) {
+        let cmdline = root.text_up_to(format!("proc/{task}/cmdline"), COMMAND_LINE)?;
+        // The last word has no end, or was cut.
+        cmdline.and_then(|line| guest_name(line.rsplit_once('\0')?.0))
+    } else {
+        None
+    };
     let name = guest.or_else(|| unit_name(cgroup)).unwrap_or_else(|| stat.comm.clone());
+    // No name looks like a gap in a table, and no metric has it.
+    let name = if name.trim().is_empty() { format!("task {task}") } else { name };
     // Whoever runs a program may call it anything.
-    nuksm_sysroot::printable(&name)
+    Ok(nuksm_sysroot::printable(&name))
 }
 
 /// Does this process run QEMU as it was installed? What it calls itself says
 /// nothing: any program may.
-fn is_qemu(root: &Root, pid: u32) -> bool {
-    let exe = root.path(format!("proc/{pid}/exe"));
+fn is_qemu(root: &Root, task: u32) -> bool {
+    let exe = root.path(format!("proc/{task}/exe"));
     let name = std::fs::read_link(&exe).ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
     // A wrapper may hide the program behind a dot.
     let is_named = name.is_some_and(|name| {
@@ -86,9 +138,9 @@ fn is_qemu(root: &Root, pid: u32) -> bool {
     is_named && std::fs::metadata(&exe).is_ok_and(|file| file.uid() == 0)
 }
 
-/// The path of the cgroup (version 2) of a process.
-fn cgroup(root: &Root, pid: u32) -> nuksm_sysroot::Result<String> {
-    let text = root.text(format!("proc/{pid}/cgroup"))?.unwrap_or_default();
+/// The path of the cgroup (version 2) of a task.
+fn cgroup(root: &Root, task: u32) -> nuksm_sysroot::Result<String> {
+    let text = root.text(format!("proc/{task}/cgroup"))?.unwrap_or_default();
     Ok(text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default().to_owned())
 }
 
@@ -149,11 +201,13 @@ mod tests {
         let root = Root::at(dir.path());
         let proc = dir.path().join("proc/7");
         fs::create_dir_all(&proc).unwrap();
-        let line = ["qemu-system-x86_64", "-name", "guest=web1"].join("\0");
+        let line = ["qemu-system-x86_64", "-name", "guest=web1", ""].join("\0");
         fs::write(proc.join("cmdline"), line).unwrap();
         let stat = format!("7 (co\u{1b}[2Jmm) S {} 0 {}", ["0"; 15].join(" "), ["0"; 30].join(" "));
         fs::write(proc.join("stat"), stat).unwrap();
         let stat = TaskStat::read(&root, 7).unwrap().unwrap();
+        let nameless = TaskStat { comm: " ".into(), ..stat.clone() };
+        assert_eq!(name(&root, 7, &nameless).unwrap(), "task 7");
         let called = || name(&root, 7, &stat).unwrap();
         assert_eq!(called(), "co\u{fffd}[2Jmm", "what it is, nobody knows");
         let exe = |path: &std::path::Path| {
@@ -168,6 +222,9 @@ mod tests {
         let is_root = fs::metadata(&own).unwrap().uid() == 0;
         assert_eq!(called() == "web1", is_root, "installed by root, or by nobody");
         if is_root {
+            let head = "x\0".repeat(usize::try_from(COMMAND_LINE / 2 - 9).unwrap());
+            fs::write(proc.join("cmdline"), format!("kvm\0{head}-name\0guest=web1\0")).unwrap();
+            assert_eq!(called(), "co\u{fffd}[2Jmm", "half a name is none");
             std::os::unix::fs::chown(&own, Some(1), None).unwrap();
             assert_eq!(called(), "co\u{fffd}[2Jmm");
         }
@@ -186,29 +243,80 @@ mod tests {
         assert_eq!(unit_name("/user.slice/session-1.scope"), None);
     }
 
-    #[test]
-    fn only_processes_that_ksm_tracks() {
+    /// A line of /proc/PID/stat, of a task that has so much memory.
+    fn stat(pid: u32, memory: u32) -> String {
+        format!("{pid} (name{pid}) S {} 7 0 0 0 {memory} {}", ["0"; 15].join(" "), ["0"; 26].join(" "))
+    }
+
+    /// Processes with so much memory and this `ksm_stat`.
+    fn machine(processes: &[(u32, u32, Option<&str>)]) -> (tempfile::TempDir, Root) {
         let dir = tempfile::tempdir().unwrap();
-        let process = |pid: u32, ksm: Option<&str>, cmdline: &str| {
+        for (pid, memory, ksm) in processes {
             let proc = dir.path().join(format!("proc/{pid}"));
             fs::create_dir_all(&proc).unwrap();
-            let stat =
-                format!("{pid} (name{pid}) S {} 7 {}", vec!["0"; 15].join(" "), vec!["0"; 30].join(" "));
-            fs::write(proc.join("stat"), stat).unwrap();
-            fs::write(proc.join("cmdline"), cmdline).unwrap();
+            fs::write(proc.join("stat"), stat(*pid, *memory)).unwrap();
             fs::write(proc.join("cgroup"), "1:cpu:/x.service\n0::/a/b\n").unwrap();
             ksm.inspect(|text| fs::write(proc.join("ksm_stat"), text).unwrap());
-        };
-        process(1, Some("ksm_rmap_items 0\nksm_merging_pages 0\n"), "init");
-        process(2, Some("ksm_rmap_items 5\nksm_merging_pages 0\n"), "tracked");
-        process(3, None, "");
-        process(4, None, "old kernel");
+        }
         let root = Root::at(dir.path());
-        let found = find(&root, &Topology::default()).unwrap();
-        let names: Vec<_> = found.iter().map(|tenant| (tenant.name.as_str(), tenant.nice)).collect();
-        assert_eq!(names, [("name2", 7), ("name4", 7)]);
-        assert_eq!(found[0].cgroup, "/a/b", "not that of a hierarchy of version 1");
-        assert!(is_alive(&root, &found[0]));
-        assert!(!is_alive(&root, &Tenant { start_ticks: 1, ..found[0].clone() }), "the pid was used again");
+        (dir, root)
+    }
+
+    fn found(root: &Root) -> Found {
+        find(root, &Topology::default(), &|| false).unwrap()
+    }
+
+    #[test]
+    fn only_processes_that_ksm_tracks_whether_or_not_they_have_a_command_line() {
+        let (_dir, root) = machine(&[
+            (1, 4096, Some("ksm_rmap_items 0\nksm_merging_pages 0\n")),
+            (2, 4096, Some("ksm_rmap_items 5\nksm_merging_pages 0\n")),
+            (3, 0, None),
+            (4, 4096, None),
+        ]);
+        let Found { tenants, note } = found(&root);
+        let names: Vec<_> = tenants.iter().map(|tenant| (tenant.name.as_str(), tenant.nice)).collect();
+        assert_eq!((names, note), (vec![("name2", 7), ("name4", 7)], None));
+        assert_eq!(tenants[0].cgroup, "/a/b", "not that of a hierarchy of version 1");
+        assert!(is_alive(&root, &tenants[0]));
+        assert!(!is_alive(&root, &Tenant { start_ticks: 1, ..tenants[0].clone() }), "the pid was used again");
+    }
+
+    #[test]
+    fn a_process_whose_leader_ended_is_seen_by_another_thread() {
+        let (dir, root) =
+            machine(&[(7, 0, Some("")), (9, 4096, Some("ksm_rmap_items 5\nksm_merging_pages 4\n"))]);
+        // As the kernel has it: a thread has a directory in /proc that is not listed.
+        for thread in [7, 9] {
+            let task = dir.path().join(format!("proc/7/task/{thread}"));
+            fs::create_dir_all(&task).unwrap();
+            fs::copy(dir.path().join(format!("proc/{thread}/stat")), task.join("stat")).unwrap();
+        }
+        let tenants = found(&root).tenants;
+        let seen = |tenant: &Tenant| (tenant.pid, tenant.task, tenant.ksm.merging_pages);
+        assert_eq!(seen(&tenants[0]), (7, 9, Some(4)));
+        assert_eq!(tenants[0].name, "name7");
+    }
+
+    #[test]
+    fn one_that_cannot_be_read_is_named_and_keeps_nobody_from_being_seen() {
+        let (dir, root) = machine(&[(2, 4096, None), (3, 4096, None), (4, 4096, None)]);
+        for pid in [2, 4] {
+            let stat = dir.path().join(format!("proc/{pid}/stat"));
+            fs::remove_file(&stat).unwrap();
+            fs::create_dir(&stat).unwrap();
+        }
+        let Found { tenants, note } = found(&root);
+        assert_eq!(tenants.iter().map(|tenant| tenant.pid).collect::<Vec<_>>(), [3]);
+        let note = note.unwrap();
+        assert!(note.starts_with("process 2, and 1 others are passed over: cannot read "), "{note}");
+        assert!(note.ends_with("/proc/2/stat: Is a directory (os error 21)"), "{note}");
+    }
+
+    #[test]
+    fn a_search_that_is_stopped_says_so() {
+        let (_dir, root) = machine(&[(2, 4096, None)]);
+        let error = find(&root, &Topology::default(), &|| true).unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(nuksm_pagemap::Error::Stopped)));
     }
 }

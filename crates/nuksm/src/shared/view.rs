@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A moment's view of all merged pages: where they are and who shares them.
 
-use crate::shared::tenants::{self, Tenant};
+use crate::shared::tenants::{self, Found, Tenant};
 use anyhow::{Context, Result};
+use log::warn;
 use nuksm_ksmfs::Ksm;
 use nuksm_model::Page;
 use nuksm_numafs::Topology;
@@ -25,6 +26,8 @@ pub struct View {
     pub sets: Vec<Vec<u32>>,
     /// Whether /proc/kpageflags told merged pages from those a fork shares.
     pub ksm_flag_reliable: bool,
+    /// Who could not be looked at, and why.
+    pub notes: Vec<String>,
 }
 
 /// KSM's settings and counters, or the error that this kernel has no KSM.
@@ -51,11 +54,16 @@ impl View {
     /// says true, the answer is an error that [`was_stopped`] knows.
     pub fn collect(root: &Root, stop: &dyn Fn() -> bool) -> Result<Self> {
         let machine = Topology::read(root).context("cannot read the machine's nodes")?;
-        let tenants = tenants::find(root, &machine).context("cannot list processes")?;
+        let Found { tenants, note } = tenants::find(root, &machine, stop).context("cannot list processes")?;
         let mut flags = KpageFlags::open(root).context("cannot tell merged pages from others")?;
-        let pids: Vec<u32> = tenants.iter().map(|tenant| tenant.pid).collect();
+        let tasks: Vec<u32> = tenants.iter().map(|tenant| tenant.task).collect();
         let scan =
-            Scan::run(root, &mut flags, &pids, stop).context("cannot look through mergeable memory")?;
+            Scan::run(root, &mut flags, &tasks, stop).context("cannot look through mergeable memory")?;
+        let unread: Vec<(u32, String)> = scan
+            .unread
+            .iter()
+            .map(|(tenant, error)| (tenants[*tenant as usize].pid, tenants::with_cause(error)))
+            .collect();
         let mut view = Self {
             machine,
             tenants,
@@ -63,9 +71,17 @@ impl View {
             pages: Vec::new(),
             sets: Vec::new(),
             ksm_flag_reliable: flags.ksm_flag_reliable(),
+            notes: note.into_iter().chain(tenants::passed_over(&unread)).collect(),
         };
         view.group();
         Ok(view)
+    }
+
+    /// Says who could not be looked at, where no report does.
+    pub fn warn(&self) {
+        for note in &self.notes {
+            warn!("{note}");
+        }
     }
 
     /// Finds each page's node and sharing set.
@@ -92,8 +108,8 @@ impl View {
     /// the kernel. A page that is gone by then counts for no node that exists.
     fn node_of(&self, mapping: Mapping) -> u32 {
         self.machine.node_of_pfn(mapping.pfn).unwrap_or_else(|| {
-            let pid = self.tenants[mapping.tenant() as usize].pid;
-            nuksm_pagemap::nodes_of(pid, &[mapping.addr()]).first().copied().flatten().unwrap_or(u32::MAX)
+            let task = self.tenants[mapping.tenant() as usize].task;
+            nuksm_pagemap::nodes_of(task, &[mapping.addr()]).first().copied().flatten().unwrap_or(u32::MAX)
         })
     }
 
@@ -149,6 +165,19 @@ impl View {
         saved.into_iter().map(|bytes: f64| bytes.round() as u64).collect()
     }
 
+    /// Mappings that KSM counts and no tenant in sight has: of processes that ended
+    /// since ksmd came by, or that are hidden from us. `ksm` is best read after
+    /// the view: what is merged between the two would count, too.
+    pub fn out_of_sight(&self, ksm: &Ksm) -> u64 {
+        let counted = ksm.pages_shared.unwrap_or(0).saturating_add(ksm.pages_sharing.unwrap_or(0));
+        // By KSM's own count of each, which is as late as that of all of them.
+        let is_read = |number: u32| self.scan.unread.iter().all(|(unread, _)| *unread != number);
+        let read = (0..).zip(&self.tenants).filter(|(number, _)| is_read(*number));
+        let own = read.map(|(_, tenant)| tenant.ksm.merging_pages);
+        let in_sight = own.sum::<Option<u64>>().unwrap_or(self.scan.mappings.len() as u64);
+        counted.saturating_sub(in_sight)
+    }
+
     /// How many pages each sharing set has, over all nodes.
     pub fn pages_per_set(&self) -> Vec<u64> {
         let mut counts = vec![0; self.sets.len()];
@@ -168,6 +197,7 @@ pub mod tests {
     pub fn view() -> View {
         let tenant = |pid: u32, node| Tenant {
             pid,
+            task: pid,
             name: format!("t{pid}"),
             cgroup: String::new(),
             node,
@@ -193,10 +223,11 @@ pub mod tests {
         let mut view = View {
             machine: Topology { nodes: vec![node(0), node(1)], zones },
             tenants: vec![tenant(10, Some(0)), tenant(11, Some(1)), tenant(12, Some(1))],
-            scan: Scan { mappings: mappings.collect(), looked_at: 9 },
+            scan: Scan { mappings: mappings.collect(), looked_at: 9, unread: Vec::new() },
             pages: Vec::new(),
             sets: Vec::new(),
             ksm_flag_reliable: false,
+            notes: Vec::new(),
         };
         view.group();
         view
@@ -208,6 +239,25 @@ pub mod tests {
         let error = |error: nuksm_pagemap::Error| Err::<(), _>(error).context("cannot look").unwrap_err();
         assert!(was_stopped(&error(nuksm_pagemap::Error::Stopped)));
         assert!(!was_stopped(&error(nuksm_pagemap::Error::HiddenFrames)));
+    }
+
+    #[test]
+    fn what_ksm_counts_and_no_tenant_has_is_out_of_sight() {
+        let mut view = view();
+        let ksm = |shared, sharing| Ksm {
+            pages_shared: Some(shared),
+            pages_sharing: Some(sharing),
+            ..Ksm::default()
+        };
+        assert_eq!(view.out_of_sight(&ksm(3, 4)), 0, "seven mappings were seen");
+        assert_eq!(view.out_of_sight(&ksm(3, 10)), 6);
+        for tenant in &mut view.tenants {
+            tenant.ksm.merging_pages = Some(4);
+        }
+        assert_eq!(view.out_of_sight(&ksm(3, 10)), 1, "some of theirs are un-merged, or were swapped out");
+        assert_eq!(view.out_of_sight(&ksm(1, 1)), 0);
+        view.scan.unread.push((2, Root::default().malformed("proc/12/smaps", "areas", "")));
+        assert_eq!(view.out_of_sight(&ksm(3, 10)), 5, "nobody could look at the third");
     }
 
     /// So many tenants and sharing sets of one page; which tenants share is as

@@ -73,6 +73,7 @@ mod tests {
     fn is(who: &str) -> bool {
         let tenant = Tenant {
             pid: 12,
+            task: 12,
             name: "docker:0123456789ab".into(),
             cgroup: "/machine.slice/docker-0123456789abcdef.scope/worker".into(),
             node: None,

@@ -2,6 +2,7 @@
 //! Whose memory is looked at.
 
 use super::args::EstimateArgs;
+use crate::shared::output::is_same;
 use crate::shared::tenants;
 use anyhow::{Context, Result, bail};
 use nuksm_fingerprint::{Error, Label, MemoryFile, Page, Process, TableReader};
@@ -57,14 +58,12 @@ pub fn find(root: &Root, args: &EstimateArgs) -> Result<(Vec<Input>, Vec<String>
     pids.sort_unstable();
     pids.dedup();
     for pid in pids {
-        let anonymous_kib = anonymous_kib(root, pid)?;
-        if anonymous_kib.is_none() && TaskStat::read(root, pid)?.is_some() {
+        let Some(input) = open_process(root, pid, 0, &machine)? else {
             bail!(
                 "process {pid} has no memory of its own: it is a kernel thread, or has ended and waits for its parent"
             );
-        }
-        let anonymous_kib = anonymous_kib.unwrap_or(0);
-        inputs.push(open_process(root, pid, anonymous_kib, &machine)?);
+        };
+        inputs.push(input);
     }
     for file in &args.files {
         inputs.push(open_file(&file.path, file.node)?);
@@ -76,6 +75,11 @@ pub fn find(root: &Root, args: &EstimateArgs) -> Result<(Vec<Input>, Vec<String>
         bail!(
             "--dump writes what was read from processes, images and cores; one of the files is a dump already"
         );
+    }
+    for file in &args.files {
+        if args.dump.as_ref().is_some_and(|dump| is_same(dump, &file.path)) {
+            bail!("{} is to be read: let --dump name another file", file.path.display());
+        }
     }
     Ok((inputs, notes))
 }
@@ -89,20 +93,20 @@ fn find_processes(
 ) -> Result<()> {
     let least = if all { 1 } else { LARGE_KIB };
     let mut denied = 0;
+    let mut unread = Vec::new();
     for pid in root.numbered("proc", "")? {
         if pid == std::process::id() {
             continue;
         }
-        let Some(anonymous_kib) = anonymous_kib(root, pid)?.filter(|&kib| kib >= least) else {
-            continue;
-        };
-        match open_process(root, pid, anonymous_kib, machine) {
-            Ok(input) => inputs.push(input),
+        match open_process(root, pid, least, machine) {
+            Ok(input) => inputs.extend(input),
             Err(Error::NotAllowed(_)) => denied += 1,
             Err(Error::NoProcess(_)) => {}
-            Err(error) => return Err(error.into()),
+            // None may keep the others from being seen.
+            Err(error) => unread.push((pid, error.to_string())),
         }
     }
+    notes.extend(tenants::passed_over(&unread));
     let privilege = "run as root, or with CAP_SYS_PTRACE";
     if inputs.is_empty() && denied > 0 {
         bail!("this user may read none of the {denied} processes in question: {privilege}");
@@ -119,29 +123,32 @@ fn find_processes(
     Ok(())
 }
 
-/// Resident anonymous memory of process `pid`; `None` when it has ended, and
-/// for kernel threads.
-fn anonymous_kib(root: &Root, pid: u32) -> Result<Option<u64>> {
-    let status = root.text(format!("proc/{pid}/status"))?.unwrap_or_default();
+/// Resident anonymous memory, as `task` sees it; `None` when that has ended.
+fn anonymous_kib(root: &Root, task: u32) -> Result<Option<u64>, Error> {
+    let status = root.text(format!("proc/{task}/status"))?.unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     Ok(line.and_then(|line| line.split_whitespace().next()?.parse().ok()))
 }
 
-fn open_process(
-    root: &Root,
-    pid: u32,
-    anonymous_kib: u64,
-    machine: &Topology,
-) -> Result<Input, nuksm_fingerprint::Error> {
-    let process = Box::new(Process::open(root, pid)?);
+/// Opens process `pid`, if it has so much anonymous memory; `None` also when it
+/// can have none.
+fn open_process(root: &Root, pid: u32, least_kib: u64, machine: &Topology) -> Result<Option<Input>, Error> {
     let stat = TaskStat::read(root, pid)?.ok_or(Error::NoProcess(pid))?;
+    let Some(task) = stat.memory_task(root, pid)? else {
+        return Ok(None);
+    };
+    let anonymous_kib = anonymous_kib(root, task)?.unwrap_or(0);
+    if anonymous_kib < least_kib {
+        return Ok(None);
+    }
+    let process = Box::new(Process::open(root, task)?);
     let node = home_node(root, pid, machine)?.and_then(|node| machine.memory_node(node));
     // A kernel without NUMA has one node, and no directory for it.
     let node = if machine.nodes.is_empty() { Some(0) } else { node };
-    let tenant = tenants::name(root, pid, &stat)?;
+    let tenant = tenants::name(root, task, &stat)?;
     let label = Label { tenant, source: format!("pid {pid}"), node, nice: stat.nice };
     let pages = (anonymous_kib << 10) / nuksm_pagemap::page_size();
-    Ok(Input::Memory { label, pid: Some(pid), memory: Memory::Process(process), pages })
+    Ok(Some(Input::Memory { label, pid: Some(pid), memory: Memory::Process(process), pages }))
 }
 
 fn open_file(path: &Path, node: Option<u32>) -> Result<Input> {
@@ -176,10 +183,11 @@ mod tests {
             let proc = dir.path().join(format!("proc/{pid}"));
             fs::create_dir_all(&proc).unwrap();
             fs::write(proc.join("status"), format!("Name:\tname{pid}\n{anonymous}")).unwrap();
-            let zeros = |count| vec!["0"; count].join(" ");
-            fs::write(proc.join("stat"), format!("{pid} (name{pid}) S {} 7 {}", zeros(15), zeros(30)))
+            let words = |word, count| vec![word; count].join(" ");
+            let memory = words(if anonymous.is_empty() { "0" } else { "1" }, 30);
+            fs::write(proc.join("stat"), format!("{pid} (name{pid}) S {} 7 {memory}", words("0", 15)))
                 .unwrap();
-            for file in ["cmdline", "mem", "pagemap", "smaps"] {
+            for file in ["mem", "pagemap", "smaps"] {
                 fs::write(proc.join(file), "").unwrap();
             }
         }

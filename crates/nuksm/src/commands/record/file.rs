@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The forms of a recording.
@@ -51,6 +51,8 @@ impl RecordingFile {
             .read(true)
             .append(true)
             .create(true)
+            // It names tenants; and whoever may read it may lock it.
+            .mode(0o600)
             .open(path)
             .with_context(|| format!("cannot open {name}"))?;
         if !file.metadata()?.is_file() {
@@ -237,6 +239,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ksm.jsonl");
         assert_eq!(record(&path, Format::Jsonl, 2).unwrap(), None);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(record(&path, Format::Jsonl, 1).unwrap(), None);
         let lines = lines(&path);
         let headers: Vec<bool> = lines.iter().map(|line| line.starts_with(Header::MARK)).collect();

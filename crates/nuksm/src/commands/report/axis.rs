@@ -54,16 +54,18 @@ impl Axis {
     /// From `min` to `max`, widened to round figures of a unit `scale` large, in
     /// about so many `parts`.
     fn new(label: String, scale: f64, [min, max]: [f64; 2], parts: f64) -> Self {
-        let (low, high) = (min / scale, if max > min { max / scale } else { min / scale + 1.0 });
+        let low = min / scale;
+        let high = if max > min { max / scale } else { low + 1.0 };
+        // Nearer to each other, marks could not be told apart, nor counted.
+        let high = high.max(low + low.abs() * 1e-9);
         let step = round_step((high - low) / parts);
         let (first, last) = ((low / step).floor(), (high / step - 1e-9).ceil());
         let decimals = if step < 0.1 { 2 } else { usize::from(step < 1.0) };
-        let mut marks = Vec::new();
-        let mut index = first;
-        while index <= last {
-            marks.push((index * step * scale, grouped(index * step, decimals)));
-            index += 1.0;
-        }
+        let indexes = std::iter::successors(Some(first), |index| Some(index + 1.0));
+        let marks = indexes
+            .take_while(|index| *index <= last)
+            .map(|index| (index * step * scale, grouped(index * step, decimals)))
+            .collect();
         Self { label, min: first * step * scale, max: last * step * scale, marks }
     }
 
@@ -133,6 +135,24 @@ mod tests {
             Axis::values(Unit::Bytes, " used", false, [line(&[(0.0, 5.93 * gib), (1.0, 6.07 * gib)])].iter());
         assert_eq!(words(&axis), ["5.90", "5.95", "6.00", "6.05", "6.10"]);
         assert_eq!(axis.label, "GiB used");
+    }
+
+    #[test]
+    fn figures_beyond_all_reason_have_a_few_marks_too() {
+        let most = u64::MAX as f64;
+        for values in [[most, most - 2048.0], [most, most], [-most, -most], [-most, most], [1e15, 1e15 + 0.5]]
+        {
+            for unit in [Unit::Bytes, Unit::Pages] {
+                let points = values.map(|value| (value, value));
+                let line = line(&points);
+                for axis in
+                    [Axis::values(unit, "", false, [&line].into_iter()), Axis::time([&line].into_iter())]
+                {
+                    assert!((1..20).contains(&axis.marks.len()), "{values:?}: {axis:?}");
+                    assert!(axis.at(values[0]).is_finite(), "{values:?}: {axis:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -43,8 +43,9 @@ impl Line {
             let mut piece = Vec::new();
             let mut before = None;
             for sample in &run.samples {
-                match value(before, sample) {
-                    Some(value) => piece.push((sample.unix_time - start, value)),
+                let point = value(before, sample).map(|value| (sample.unix_time - start, value));
+                match point.filter(|(time, value)| *time <= MOST && value.abs() <= MOST) {
+                    Some(point) => piece.push(point),
                     None => pieces.push(std::mem::take(&mut piece)),
                 }
                 before = Some(sample);
@@ -108,12 +109,16 @@ pub struct Picture {
     pub panels: Vec<Vec<Line>>,
 }
 
+/// No figure of a machine is larger; one that is came by another way.
+const MOST: f64 = u64::MAX as f64;
+
 fn number(value: Option<u64>) -> Option<f64> {
     value.map(|value| value as f64)
 }
 
 fn percent(part: u64, rest: u64) -> Option<f64> {
-    (part + rest > 0).then(|| part as f64 * 100.0 / (part + rest) as f64)
+    let all = part.saturating_add(rest);
+    (all > 0).then(|| part as f64 * 100.0 / all as f64)
 }
 
 /// Busy time of all CPUs since `before`, in percent of all their time.
@@ -153,8 +158,8 @@ pub fn host(recordings: &[Recording]) -> Vec<Row> {
         between("CPU of the host, of all CPUs", Unit::Percent, host_cpu),
         of("merged pages used locally", Unit::Percent, |sample| {
             let nodes = sample.nodes.as_ref()?.iter();
-            let (local, remote) = nodes.fold((0, 0), |(local, remote), row| {
-                (local + row.local_mappings, remote + row.remote_mappings)
+            let (local, remote) = nodes.fold((0_u64, 0_u64), |(local, remote), row| {
+                (local.saturating_add(row.local_mappings), remote.saturating_add(row.remote_mappings))
             });
             percent(local, remote)
         }),

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use log::warn;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[cfg(feature = "png")]
@@ -51,7 +51,7 @@ pub struct ReportArgs {
 
 /// Writes the page, and the pictures.
 pub fn run(args: &ReportArgs) -> Result<ExitCode> {
-    if args.files.iter().any(|file| is_same(file, &args.output)) {
+    if args.files.iter().any(|file| output::is_same(file, &args.output)) {
         bail!("{} is a recording: let --output name another file", args.output.display());
     }
     let mut recordings = args.files.iter().map(|path| Recording::read(path)).collect::<Result<Vec<_>>>()?;
@@ -74,11 +74,6 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
         output::print(&format!("wrote {count} pictures into {}\n", directory.display()))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Are these two names of one file that exists?
-fn is_same(left: &Path, right: &Path) -> bool {
-    left.canonicalize().is_ok_and(|left| right.canonicalize().is_ok_and(|right| left == right))
 }
 
 /// Recordings are called by their files' names; by the whole path where two
@@ -110,15 +105,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ksm.jsonl");
         std::fs::write(&path, "").unwrap();
-        let args = ReportArgs {
-            files: vec![path.clone()],
-            output: dir.path().join("./ksm.jsonl"),
-            #[cfg(feature = "png")]
-            png: None,
-        };
-        let message = run(&args).unwrap_err().to_string();
-        assert!(message.contains("is a recording: let --output name another file"), "{message}");
-        assert!(!is_same(&path, &dir.path().join("report.html")));
+        std::fs::hard_link(&path, dir.path().join("link.jsonl")).unwrap();
+        for name in ["./ksm.jsonl", "link.jsonl"] {
+            let args = ReportArgs {
+                files: vec![path.clone()],
+                output: dir.path().join(name),
+                #[cfg(feature = "png")]
+                png: None,
+            };
+            let message = run(&args).unwrap_err().to_string();
+            assert!(message.contains("is a recording: let --output name another file"), "{message}");
+        }
+        assert!(!output::is_same(&path, &dir.path().join("report.html")));
     }
 
     #[test]

@@ -43,20 +43,20 @@ impl Collector {
         health.failing(PART, "the first collection is not done yet");
         let thread = std::thread::spawn(move || {
             let _watch = health.watch(PART);
-            let mut schedule = Schedule::default();
+            let mut looking = Looking::default();
             loop {
                 let config = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let collected = collect(&root, &config, &shared, &mut schedule, &stop);
+                let collected = collect(&root, &config, &shared, &mut looking, &stop);
                 if collected.as_ref().is_err_and(view::was_stopped) {
                     return;
                 }
                 let collected = collected.map(Bytes::from).map_err(|error| format!("{error:#}"));
-                match &collected {
-                    Ok(_) => health.well(PART),
-                    Err(why) => {
-                        warn!("cannot collect metrics: {why}");
-                        health.failing(PART, why);
-                    }
+                match collected.as_ref().err().or(looking.failure.as_ref()) {
+                    None => health.well(PART),
+                    Some(why) => health.failing(PART, why),
+                }
+                if let Err(why) = &collected {
+                    warn!("cannot collect metrics: {why}");
                 }
                 *result.lock().unwrap_or_else(PoisonError::into_inner) = collected;
                 if stop.wait(config.serve.interval.duration()) {
@@ -83,12 +83,20 @@ impl Collector {
     }
 }
 
-/// Counters now, places as they were last seen.
+/// What is kept from look to look.
+#[derive(Debug, Default)]
+struct Looking {
+    schedule: Schedule,
+    /// Why the last look failed, if it did.
+    failure: Option<String>,
+}
+
+/// Counters now, places as they were last seen: also where a look fails.
 fn collect(
     root: &Root,
     config: &Config,
     shared: &Shared,
-    schedule: &mut Schedule,
+    looking: &mut Looking,
     stop: &Stop,
 ) -> Result<String> {
     let sample = Sample::read_counters(root)?;
@@ -96,19 +104,67 @@ fn collect(
     if config.place.is_none() && privilege::missing(root, false)?.is_empty() {
         let fingerprint = Fingerprint::new(&sample.ksm, sample.engine.as_ref());
         let now = Instant::now();
-        if schedule.is_due(now, config.serve.interval.duration(), &fingerprint) {
+        if looking.schedule.is_due(now, config.serve.interval.duration(), &fingerprint) {
             let meter = Meter::start();
-            let view = View::collect(root, &|| stop.is_requested())?;
-            let look = Look::new(&view, meter.cpu_seconds());
-            schedule.looked(now, look.cpu_seconds, Some(fingerprint));
-            debug!(
-                "looked at {} pages of {} tenants in {:.3} s of CPU time",
-                view.scan.looked_at,
-                view.tenants.len(),
-                look.cpu_seconds
-            );
-            *shared.look() = Some(look);
+            match View::collect(root, &|| stop.is_requested()) {
+                Ok(view) => {
+                    let look = Look::new(&view, meter.cpu_seconds());
+                    looking.schedule.looked(now, look.cpu_seconds, Some(fingerprint));
+                    looking.failure = None;
+                    debug!(
+                        "looked at {} pages of {} tenants in {:.3} s of CPU time",
+                        view.scan.looked_at,
+                        view.tenants.len(),
+                        look.cpu_seconds
+                    );
+                    *shared.look() = Some(look);
+                }
+                Err(error) if view::was_stopped(&error) => return Err(error),
+                Err(error) => {
+                    // What a look costs does not depend on how it ends.
+                    looking.schedule.looked(now, meter.cpu_seconds(), None);
+                    let why = format!("cannot look where pages are: {error:#}");
+                    warn!("{why}");
+                    looking.failure = Some(why);
+                }
+            }
         }
     }
     Ok(metrics::page(root, &sample, shared, config.serve.max_tenants))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::options::Seconds;
+    use std::fs;
+
+    #[test]
+    fn a_look_that_fails_costs_its_share_and_leaves_the_counters() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("sys/kernel/mm/ksm/pages_scanned", "7\n"),
+            ("proc/self/status", "CapEff:\t000001ffffffffff\n"),
+            ("proc/meminfo", "MemAvailable: 1 kB\n"),
+        ] {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        // A machine without /proc/kpageflags.
+        let root = Root::at(dir.path());
+        let mut config = Config::default();
+        config.serve.interval = Seconds(3_600);
+        let (_stopper, stop) = Stop::by_hand();
+        let (shared, mut looking) = (Shared::default(), Looking::default());
+        let collect = |looking: &mut Looking| {
+            let page = collect(&root, &config, &shared, looking, &stop).unwrap();
+            assert!(page.contains("nuksm_scanned_pages_total 7"), "{page}");
+        };
+        collect(&mut looking);
+        let failure = looking.failure.take().unwrap();
+        assert!(failure.contains("kpageflags"), "{failure}");
+        collect(&mut looking);
+        assert_eq!(looking.failure, None, "the next look is not due");
+    }
 }

@@ -7,7 +7,10 @@ use crate::shared::{placing, tuning};
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Deserializer, de};
 use std::fmt::{self, Display, Formatter};
+use std::fs::File;
+use std::io::Read;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -100,7 +103,7 @@ impl Config {
     /// Reads a file; the error says which line is wrong, and why.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display();
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+        let text = read_file(path).with_context(|| format!("cannot read {name}"))?;
         Self::parse(&text).with_context(|| format!("{name} is no configuration"))
     }
 
@@ -115,6 +118,24 @@ impl Config {
         }
         Ok(config)
     }
+}
+
+/// More than any configuration has.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The text of a regular file: whoever waits for what comes out of a FIFO, or for
+/// the end of a device, does not listen to signals meanwhile.
+fn read_file(path: &Path) -> Result<String> {
+    let mut options = File::options();
+    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        bail!("it is no regular file");
+    }
+    let mut text = String::new();
+    if file.take(MAX_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_BYTES {
+        bail!("it has more than {} KiB", MAX_BYTES >> 10);
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -138,6 +159,20 @@ mod tests {
         }
         for bad in ["9911", ":9911", "localhost", "localhost:http", "::1:9911", "[localhost]:1", "a:65536"] {
             assert!(bad.parse::<Listen>().unwrap_err().contains("HOST:PORT"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_a_file_of_some_length_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("nuksm.toml");
+        let read = |path: &Path| format!("{:#}", Config::read(path).unwrap_err());
+        std::fs::write(&path, "#".repeat(1 << 20)).unwrap();
+        assert_eq!(Config::read(&path).unwrap(), Config::default());
+        std::fs::write(&path, "#".repeat((1 << 20) + 1)).unwrap();
+        assert!(read(&path).ends_with("nuksm.toml: it has more than 1024 KiB"), "{}", read(&path));
+        for other in [Path::new("/dev/zero"), dir.path()] {
+            assert!(read(other).ends_with(": it is no regular file"), "{}", read(other));
         }
     }
 

@@ -49,13 +49,6 @@ impl Schedule {
         now.saturating_duration_since(*at) + interval / 10 >= pause.max(cost.div_f64(BUDGET))
     }
 
-    /// The next look is due whatever the counters say, as soon as the budget allows it.
-    pub fn expect_change(&mut self) {
-        if let Some((_, _, seen)) = &mut self.last {
-            *seen = None;
-        }
-    }
-
     /// Notes a look and its CPU time; without a fingerprint, the next one is due
     /// whatever the counters say.
     pub fn looked(&mut self, at: Instant, cpu_seconds: f64, fingerprint: Option<Fingerprint>) {
@@ -166,7 +159,7 @@ mod tests {
             (false, true),
             "2 s in 400 s"
         );
-        schedule.expect_change();
+        schedule.looked(start, 2.0, None);
         assert_eq!((due(&schedule, 390, &same), due(&schedule, 400, &same)), (false, true));
         schedule.looked(start, 0.01, None);
         assert!(due(&schedule, 10, &same), "there is work left");

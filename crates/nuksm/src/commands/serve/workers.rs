@@ -5,6 +5,7 @@
 use super::config::Config;
 use super::health::Health;
 use super::look::{Fingerprint, Look, Placed, Schedule, Shared};
+use crate::shared::cost::Meter;
 use crate::shared::placing::{self, Homes, Kind};
 use crate::shared::stop::{Stop, Stopper};
 use crate::shared::tuning::{self, Daemon};
@@ -64,13 +65,17 @@ impl Workers {
             }
             self.place.take().map_or(Ok(()), Worker::stop)?;
             *self.shared.placed() = None;
-            self.health.well(PLACE);
+            if config.place.is_none() {
+                self.health.well(PLACE);
+            }
             self.place = config.place.as_ref().map(|wanted| self.start_place(wanted.clone())).transpose()?;
         }
         if self.tune.as_ref().map(|worker| &worker.told) != config.tune.as_ref() {
             self.tune.take().map_or(Ok(()), Worker::stop)?;
             *self.shared.tuned() = None;
-            self.health.well(TUNE);
+            if config.tune.is_none() {
+                self.health.well(TUNE);
+            }
             self.tune = config.tune.as_ref().map(|wanted| self.start_tune(wanted.clone())).transpose()?;
         }
         Ok(())
@@ -115,18 +120,19 @@ impl Workers {
         let thread = std::thread::spawn(move || {
             let _watch = health.watch(TUNE);
             loop {
-                let worked = daemon.run(&stop, |_| {
-                    *shared.tuned().get_or_insert_default() += 1;
+                let worked = daemon.run(&stop, |change| {
+                    // Only a step can prove that all is well again.
+                    health.well(TUNE);
+                    *shared.tuned().get_or_insert_default() += u64::from(change.is_some());
                     Ok(())
                 });
                 // What cannot be looked at is not to go on at some speed of ours.
                 let restored = daemon.restore();
                 let Err(error) = worked else { return restored };
-                warn!("[tune] {error:#}; until that is mended, ksmd has the speed it had");
                 health.failing(TUNE, format!("{error:#}"));
+                warn!("[tune] {error:#}; until that is mended, ksmd has the speed it had");
                 let Some(next) = start_again(&root, &rule, &stop) else { return restored };
                 daemon = next;
-                health.well(TUNE);
             }
         });
         Ok(Worker { told, stopper, thread })
@@ -172,12 +178,10 @@ impl Placing {
             Err(error) => {
                 self.shared.placed().get_or_insert_default().failed += 1;
                 self.failed_in_a_row += 1;
-                // Only a pass can prove that all is well again.
-                self.schedule.expect_change();
-                warn!("[place] {error:#}");
                 if self.failed_in_a_row >= PATIENCE {
                     self.health.failing(PLACE, format!("{error:#}"));
                 }
+                warn!("[place] {error:#}");
             }
         }
     }
@@ -190,21 +194,29 @@ impl Placing {
         if !self.schedule.is_due(now, self.rule.interval.duration(), &fingerprint) {
             return Ok(false);
         }
-        let mut cost = 0.0;
+        let meter = Meter::start();
+        let mut cost = None;
         let shared = &self.shared;
-        let report = placing::pass(
+        let passed = placing::pass(
             &self.root,
             &self.rule,
             Kind::Repeated,
             &mut self.homes,
             stop,
             |view, cpu_seconds| {
-                cost = cpu_seconds;
+                cost = Some(cpu_seconds);
                 *shared.look() = Some(Look::new(view, cpu_seconds));
             },
-        )?;
+        );
+        // What a look costs does not depend on how it ends. Only a pass can prove
+        // that all is well again, so the next one is due whatever the counters say.
+        let cost = cost.unwrap_or_else(|| meter.cpu_seconds());
+        self.schedule.looked(now, cost, None);
+        let report = passed?;
         // Until all is settled, the next pass has work although no counter changed.
-        self.schedule.looked(now, cost, Some(fingerprint).filter(|_| report.is_settled()));
+        if report.is_settled() {
+            self.schedule.looked(now, cost, Some(fingerprint));
+        }
         debug!("[place] {} of {} pages moved, {} refused", report.moved, report.planned, report.refused);
         shared.placed().get_or_insert_default().add(&report);
         Ok(true)
@@ -214,6 +226,49 @@ impl Placing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::options::Seconds;
+
+    #[test]
+    fn tuning_that_fails_at_each_step_is_trouble_all_the_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let ksm = dir.path().join("sys/kernel/mm/ksm");
+        std::fs::create_dir_all(&ksm).unwrap();
+        for name in ["pages_to_scan", "sleep_millisecs"] {
+            std::fs::write(ksm.join(name), "100\n").unwrap();
+        }
+        // It starts; but no step finds out how much memory is available.
+        let root = Root::at(dir.path());
+        let kept = || root.text("run/nuksm/tune.json").unwrap().is_some_and(|text| !text.is_empty());
+        let health = Arc::<Health>::default();
+        let mut workers = Workers::new(&root, Arc::default(), Arc::clone(&health));
+        let config = |seconds| Config {
+            tune: Some(tuning::Rule { interval: Seconds(seconds), ..tuning::Rule::default() }),
+            ..Config::default()
+        };
+        workers.apply(&config(1)).unwrap();
+        let until = |what: &dyn Fn() -> bool| {
+            while !what() {
+                std::thread::yield_now();
+            }
+        };
+        until(&|| health.trouble().is_some());
+        let until_in_trouble = |what: &dyn Fn() -> bool| {
+            until(&|| {
+                assert!(health.trouble().is_some_and(|why| why.starts_with("[tune]: ")));
+                what()
+            });
+        };
+        until_in_trouble(&|| !kept());
+        until_in_trouble(&kept);
+        until_in_trouble(&|| !kept());
+        workers.apply(&config(3_600)).unwrap();
+        assert!(health.trouble().is_some(), "other settings prove nothing");
+        std::fs::create_dir_all(dir.path().join("proc")).unwrap();
+        std::fs::write(dir.path().join("proc/meminfo"), "MemTotal: 9 kB\nMemAvailable: 9 kB\n").unwrap();
+        workers.apply(&config(1)).unwrap();
+        until(&|| health.trouble().is_none());
+        workers.stop().unwrap();
+    }
 
     #[test]
     fn one_pass_that_fails_is_bad_luck_and_three_in_a_row_are_trouble() {
@@ -222,15 +277,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("sys/kernel/mm/ksm")).unwrap();
         let root = Root::at(dir.path());
-        let mut work = Placing::new(root, Arc::clone(&shared), placing::Rule::default(), Arc::clone(&health));
+        let rule = placing::Rule { interval: Seconds(0), ..placing::Rule::default() };
+        let mut work = Placing::new(root, Arc::clone(&shared), rule, Arc::clone(&health));
         let (_stopper, stop) = Stop::by_hand();
-        for _ in 0..2 {
-            let passed = work.pass_if_due(&stop);
-            work.note(passed);
-        }
+        // Each is due when the one before has had its share of a CPU.
+        let mut fail = |times| {
+            while work.failed_in_a_row < times {
+                let passed = work.pass_if_due(&stop);
+                work.note(passed);
+            }
+        };
+        fail(2);
         assert_eq!(health.trouble(), None);
-        let passed = work.pass_if_due(&stop);
-        work.note(passed);
+        fail(3);
         let trouble = health.trouble().unwrap();
         assert!(trouble.starts_with("[place]: cannot "), "{trouble}");
         assert_eq!(shared.placed().as_ref().unwrap().failed, 3);
@@ -241,5 +300,8 @@ mod tests {
         assert_eq!(health.trouble(), None);
         work.note(Err(anyhow!("for this test")));
         assert_eq!(health.trouble(), None, "counting begins again");
+
+        work.rule.interval = Seconds(3_600);
+        assert!(!work.pass_if_due(&stop).unwrap(), "the last one was just now");
     }
 }

@@ -11,7 +11,9 @@ use clap::Args;
 /// tenant runs. When a node's free memory (above its high watermark) or a
 /// memory cgroup's limit does not suffice, nothing is done and the exit
 /// status is 1. Then works at --rate and can be interrupted at any time;
-/// tenants go on running, and what they write is never touched.
+/// tenants go on running, and what they write is never touched. What KSM
+/// counts for no process in sight has to fit, too: the kernel un-merges it in
+/// one go at the end.
 ///
 /// What refuses to be un-merged stays merged, is counted by reason, and the
 /// exit status is 1: memory that its process may not read itself, pages that

@@ -107,7 +107,7 @@ impl<'a> Executor<'a> {
     /// says.
     fn take_apart_in(&self, tenant: u32, mappings: &[Mapping], report: &mut Report) {
         let tenant = &self.job.view.tenants[tenant as usize];
-        let pagemap = Pagemap::open(self.root, &tenant.pid.to_string()).ok().flatten();
+        let pagemap = Pagemap::open(self.root, &tenant.task.to_string()).ok().flatten();
         let Some(pagemap) = pagemap.filter(|_| tenants::is_alive(self.root, tenant)) else {
             report.count_all(mappings.len(), Refusal::Exited);
             return;
@@ -121,7 +121,7 @@ impl<'a> Executor<'a> {
         report.count_all(gone.len(), Refusal::Unmerged);
 
         let addrs: Vec<u64> = there.iter().map(|mapping| mapping.addr()).collect();
-        for (mapping, outcome) in there.iter().zip(nuksm_pagemap::unshare(tenant.pid, &addrs)) {
+        for (mapping, outcome) in there.iter().zip(nuksm_pagemap::unshare(tenant.task, &addrs)) {
             report.count(match outcome {
                 _ if !is_there(mapping) => Ok(()),
                 Ok(()) => Err(Refusal::Busy),

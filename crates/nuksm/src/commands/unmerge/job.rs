@@ -29,7 +29,7 @@ impl<'a> Job<'a> {
         let mut job = Self { view, only, policies: vec![Policies::default(); view.tenants.len()] };
         for (number, tenant) in (0..).zip(&view.tenants) {
             if job.concerns(number) {
-                job.policies[number as usize] = Policies::read(root, tenant.pid)?;
+                job.policies[number as usize] = Policies::read(root, tenant.task)?;
             }
         }
         Ok(job)
@@ -82,7 +82,7 @@ impl<'a> Job<'a> {
         let mut paying = BTreeMap::<String, BTreeSet<usize>>::new();
         for (number, tenant) in self.view.tenants.iter().enumerate().filter(|(number, _)| copies[*number] > 0)
         {
-            for cgroup in memcg::chain(root, tenant.pid)? {
+            for cgroup in memcg::chain(root, tenant.task)? {
                 paying.entry(cgroup).or_default().insert(number);
             }
         }

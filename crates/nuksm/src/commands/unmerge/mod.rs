@@ -8,6 +8,7 @@ mod job;
 mod report;
 
 use crate::shared::cost::Meter;
+use crate::shared::lock::Lock;
 use crate::shared::output;
 use crate::shared::privilege;
 use crate::shared::stop::Stop;
@@ -44,6 +45,8 @@ pub fn run(root: &Root, args: &UnmergeArgs) -> Result<ExitCode> {
             bail!("there is no process {pid}; `nuksm status` lists tenants and their pids");
         }
     }
+    // Two at once would count each other's pages as gone, and stop ksmd for each other.
+    let _held = if args.dry_run { None } else { Some(Lock::take(root, "unmerge.lock", "`nuksm unmerge`")?) };
     let stop = Stop::on_signals()?;
     let halt = args.pid.is_none() && !args.dry_run && ksm.run == Some(1);
     if halt {
@@ -67,6 +70,7 @@ pub fn run(root: &Root, args: &UnmergeArgs) -> Result<ExitCode> {
 fn unmerge(root: &Root, args: &UnmergeArgs, stop: &Stop) -> Result<Option<Report>> {
     let meter = Meter::start();
     let view = View::collect(root, &|| stop.is_requested())?;
+    view.warn();
     let job = Job::new(root, &view, args.pid)?;
     let mut report = Report::new(root, &job, args)?;
     let lacks = report.lacks();
@@ -124,6 +128,28 @@ fn finish(root: &Root, job: &Job, stop: &Stop, report: &mut Report, json: bool) 
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn one_at_a_time_and_a_dry_run_disturbs_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in
+            [("sys/kernel/mm/ksm/run", "1\n"), ("proc/self/status", "CapEff:\t000001ffffffffff\n")]
+        {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let root = Root::at(dir.path());
+        let _first = Lock::take(&root, "unmerge.lock", "`nuksm unmerge`").unwrap();
+        let refusal = |dry_run| {
+            let rate = "1".parse().unwrap();
+            let args = UnmergeArgs { dry_run, pid: None, rate, force: false, json: false };
+            run(&root, &args).unwrap_err().to_string()
+        };
+        assert!(refusal(false).starts_with("another `nuksm unmerge` is at work"), "{}", refusal(false));
+        assert!(!refusal(true).contains("at work"), "{}", refusal(true));
+        assert_eq!(fs::read_to_string(dir.path().join("sys/kernel/mm/ksm/run")).unwrap(), "1\n");
+    }
 
     #[test]
     fn where_nobody_may_read_nothing_is_begun() {

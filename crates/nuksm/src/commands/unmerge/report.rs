@@ -25,7 +25,11 @@ pub struct Report {
     pub growth: u64,
     /// Pages of zeroes that get memory again (not with `--pid`).
     pub zero_pages: u64,
-    /// Pages by which all nodes together have too few for pages of zeroes.
+    /// Mappings that KSM counts and no tenant in sight has (not with `--pid`): the
+    /// kernel un-merges them in one go, wherever it finds memory.
+    pub out_of_sight: u64,
+    /// Pages by which all nodes together have too few for pages of zeroes and
+    /// mappings out of sight.
     pub missing: u64,
     /// The cost by node.
     pub nodes: Vec<NodeRow>,
@@ -110,7 +114,10 @@ impl Report {
             let (copies, freed, peak) = (cost.copies, cost.freed, cost.peak);
             nodes.push(NodeRow { node: node.id, copies, freed, peak, free: node.room_pages, missing });
         }
-        let zero_pages = if args.pid.is_none() { ksm.ksm_zero_pages.unwrap_or(0) } else { 0 };
+        let (zero_pages, out_of_sight) = match args.pid {
+            None => (ksm.ksm_zero_pages.unwrap_or(0), job.view.out_of_sight(&ksm)),
+            Some(_) => (0, 0),
+        };
         let cgroups = job.cgroups(root)?.into_iter();
         Ok(Self {
             dry_run: args.dry_run,
@@ -118,7 +125,8 @@ impl Report {
             mappings: cost.copies(),
             growth: cost.growth() + zero_pages,
             zero_pages,
-            missing: zero_pages.saturating_sub(cost.spare(&free)),
+            out_of_sight,
+            missing: zero_pages.saturating_add(out_of_sight).saturating_sub(cost.spare(&free)),
             nodes,
             cgroups: cgroups.map(|(cgroup, copies, room)| CgroupRow { cgroup, copies, room }).collect(),
             run: ksm.run,
@@ -146,10 +154,18 @@ impl Report {
                 size(row.room)
             )
         });
-        let zero_pages = (self.missing > 0).then(|| {
-            format!("all nodes together lack {} for {} of zeroes", size(self.missing), size(self.zero_pages))
+        let at_once = (self.missing > 0).then(|| {
+            let out_of_sight = match self.out_of_sight {
+                0 => String::new(),
+                mappings => format!(" and {} that KSM counts for no tenant in sight", size(mappings)),
+            };
+            format!(
+                "all nodes together lack {} for {} of zeroes{out_of_sight}",
+                size(self.missing),
+                size(self.zero_pages)
+            )
         });
-        nodes.chain(cgroups).chain(zero_pages).collect()
+        nodes.chain(cgroups).chain(at_once).collect()
     }
 
     /// Counts what became of a mapping.
@@ -193,6 +209,13 @@ impl Report {
         text += &table.render();
         if self.zero_pages > 0 {
             text += &format!("  and {} of zeroes, on any node\n", size(self.zero_pages));
+        }
+        if self.out_of_sight > 0 {
+            text += &format!(
+                "  and up to {} that KSM counts for no tenant in sight, on any node and at no bounded rate: of \
+                 processes that ended since ksmd came by, or that are in another PID namespace\n",
+                size(self.out_of_sight)
+            );
         }
         text
     }
@@ -310,6 +333,35 @@ un-merging 2048 mappings takes 4.0 MiB more memory
         assert!(lacks[1].starts_with("memory cgroup /db.slice lacks 1.0 MiB ("), "{lacks:?}");
         let zeroes = Report { zero_pages: 512, missing: 256, ..Report::default() };
         assert_eq!(zeroes.lacks(), ["all nodes together lack 1.0 MiB for 2.0 MiB of zeroes"]);
+        let hidden = Report { out_of_sight: 256, ..zeroes };
+        assert_eq!(
+            hidden.lacks(),
+            [
+                "all nodes together lack 1.0 MiB for 2.0 MiB of zeroes and 1.0 MiB that KSM counts for no tenant \
+                 in sight"
+            ]
+        );
+        assert!(hidden.cost_text().contains("and up to 1.0 MiB that KSM counts for no tenant in sight"));
+    }
+
+    #[test]
+    fn what_is_out_of_sight_has_to_fit_unless_one_process_is_meant() {
+        let dir = tempfile::tempdir().unwrap();
+        let ksm = dir.path().join("sys/kernel/mm/ksm");
+        std::fs::create_dir_all(&ksm).unwrap();
+        let view = crate::shared::view::tests::view();
+        let root = Root::at(dir.path());
+        // Both nodes have room for 250 pages each; 4 pages more are in use afterwards.
+        let lacking = |sharing: &str, pid| {
+            std::fs::write(ksm.join("pages_sharing"), sharing).unwrap();
+            let args =
+                UnmergeArgs { dry_run: false, pid, rate: "1".parse().unwrap(), force: false, json: false };
+            let report = Report::new(&root, &Job::new(&root, &view, pid).unwrap(), &args).unwrap();
+            (report.out_of_sight, report.missing, report.lacks().len())
+        };
+        assert_eq!(lacking("503", None), (496, 0, 0));
+        assert_eq!(lacking("510", None), (503, 7, 1));
+        assert_eq!(lacking("510", Some(10)), (0, 0, 0));
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl<'a> Executor<'a> {
     /// Moves pages to `node` through the memory of one tenant.
     fn move_through(&self, tenant: u32, node: u32, tasks: Vec<Task>) -> Vec<(Task, Outcome)> {
         let tenant = &self.tenants[tenant as usize];
-        let pagemap = Pagemap::open(self.root, &tenant.pid.to_string()).ok().flatten();
+        let pagemap = Pagemap::open(self.root, &tenant.task.to_string()).ok().flatten();
         let Some(pagemap) = pagemap.filter(|_| tenants::is_alive(self.root, tenant)) else {
             return tasks.into_iter().map(|task| (task, Err(Refusal::Exited))).collect();
         };
@@ -76,7 +76,7 @@ impl<'a> Executor<'a> {
         let mut results: Vec<_> = gone.into_iter().map(|task| (task, Err(Refusal::Unmerged))).collect();
 
         let addrs: Vec<u64> = tasks.iter().map(|task| task.mapping.addr()).collect();
-        let outcomes = move_to_node(tenant.pid, &addrs, node);
+        let outcomes = move_to_node(tenant.task, &addrs, node);
         let mut strays = Vec::new();
         for (task, outcome) in tasks.into_iter().zip(outcomes) {
             // The tenant may have written to the page between the look and the
@@ -91,7 +91,7 @@ impl<'a> Executor<'a> {
         if let Some(home) = tenant.node.filter(|_| !strays.is_empty()) {
             // Private pages belong where their tenant runs. One that cannot be
             // moved back now is still intact.
-            let _ = move_to_node(tenant.pid, &strays, home);
+            let _ = move_to_node(tenant.task, &strays, home);
         }
         results
     }

@@ -39,6 +39,7 @@ pub fn run(
 ) -> Result<Report> {
     let meter = Meter::start();
     let mut view = View::collect(root, &|| stop.is_requested())?;
+    view.warn();
     homes.settle(&mut view.tenants);
     looked(&view, meter.cpu_seconds());
     let shares = shares(&view, rule.policy.into(), &rule.only, &rule.exclude);

@@ -65,7 +65,7 @@ impl Rule {
 
     /// Two that place by different rules would move pages to and fro for ever.
     pub fn lock(root: &Root) -> Result<Lock> {
-        Lock::take(root, "place.lock", "place")
+        Lock::take(root, "place.lock", "`nuksm place` (or `nuksm serve` with [place])")
     }
 }
 

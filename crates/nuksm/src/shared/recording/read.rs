@@ -6,7 +6,7 @@ use crate::shared::sample::Sample;
 use anyhow::{Context, Result, bail};
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 /// How each file that gzip made begins.
@@ -14,6 +14,9 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Bad lines that are named; of more only the number is.
 const NAMED: usize = 10;
+
+/// More than any line has: 50,000 tenants take a fifth of it.
+const MAX_LINE: u64 = 64 << 20;
 
 /// One file.
 #[derive(Debug, Default)]
@@ -68,7 +71,14 @@ impl Recording {
         let mut bytes = Vec::new();
         for number in 1.. {
             bytes.clear();
-            if file.read_until(b'\n', &mut bytes)? == 0 {
+            if file.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes)? == 0 {
+                break;
+            }
+            if bytes.len() as u64 == MAX_LINE && !bytes.ends_with(b"\n") {
+                self.problems.push(format!(
+                    "line {number} has more than {} MiB: the rest is not read",
+                    MAX_LINE >> 20
+                ));
                 break;
             }
             let line = String::from_utf8_lossy(&bytes);
@@ -175,6 +185,16 @@ pub mod tests {
         packed.finish().unwrap();
         let recording = Recording::read(&path).unwrap();
         assert_eq!((lengths(&recording), recording.name.as_str()), (vec![1], "ksm.jsonl.1"));
+    }
+
+    #[test]
+    fn a_line_without_end_is_not_kept() {
+        let lines = format!("{}\n", at(0.0));
+        let mut recording = Recording::default();
+        let endless = BufReader::new(std::io::repeat(b'x'));
+        recording.read_lines(lines.as_bytes().chain(endless)).unwrap();
+        assert_eq!(lengths(&recording), [1]);
+        assert_eq!(recording.problems, ["line 2 has more than 64 MiB: the rest is not read"]);
     }
 
     #[test]

@@ -45,14 +45,12 @@ impl Daemon {
         Ok(Self { root: root.clone(), rule, original, current, cost: PageCost::default() })
     }
 
-    /// Tunes until `stop` says so; `tell` gets each change.
-    pub fn run(&mut self, stop: &Stop, mut tell: impl FnMut(&Change) -> Result<()>) -> Result<()> {
+    /// Tunes until `stop` says so; `tell` gets what each step changed, if it did.
+    pub fn run(&mut self, stop: &Stop, mut tell: impl FnMut(Option<&Change>) -> Result<()>) -> Result<()> {
         let mut before = Sample::read_counters(&self.root)?;
         while !stop.wait(self.rule.interval.duration()) {
             let now = Sample::read_counters(&self.root)?;
-            if let Some(change) = self.step(&before, &now)? {
-                tell(&change)?;
-            }
+            tell(self.step(&before, &now)?.as_ref())?;
             before = now;
         }
         Ok(())

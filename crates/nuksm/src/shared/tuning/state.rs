@@ -33,7 +33,9 @@ impl Original {
 
     /// What a killed daemon left, if one did; takes the lock, too.
     pub fn left(root: &Root) -> Result<Option<Self>> {
-        if !root.path(lock::DIR).join(NAME).exists() {
+        let path = root.path(lock::DIR).join(NAME);
+        let is_there = path.try_exists();
+        if !is_there.with_context(|| format!("cannot look for {}: run as root", path.display()))? {
             return Ok(None);
         }
         let (lock, left) = lock(root)?;
@@ -57,10 +59,21 @@ impl Original {
 
 /// The file, locked, and what it says.
 fn lock(root: &Root) -> Result<(Lock, Option<ScanSettings>)> {
-    let mut lock = Lock::take(root, NAME, "tune")?;
+    let mut lock = Lock::take(root, NAME, "`nuksm tune` (or `nuksm serve` with [tune])")?;
     let mut text = String::new();
     lock.file.read_to_string(&mut text).with_context(|| format!("cannot read {}", lock.path.display()))?;
-    Ok((lock, serde_json::from_str(&text).ok()))
+    if text.is_empty() {
+        return Ok((lock, None));
+    }
+    let left = serde_json::from_str(&text).with_context(|| {
+        format!(
+            "{} should say which settings of ksmd a killed daemon found, and cannot be understood: set {} by hand, \
+             then remove the file",
+            lock.path.display(),
+            "/sys/kernel/mm/ksm/pages_to_scan and sleep_millisecs"
+        )
+    })?;
+    Ok((lock, Some(left)))
 }
 
 #[cfg(test)]
@@ -81,6 +94,22 @@ mod tests {
         successor.replace("").unwrap();
         drop(successor);
         assert_eq!(Original::keep(&root, &settings(7)).unwrap().settings, settings(7));
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_not_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        drop(Original::keep(&root, &settings(100)).unwrap());
+        let path = root.path(lock::DIR).join(NAME);
+        let whole = std::fs::read_to_string(&path).unwrap();
+        for damaged in ["{", "null", &whole[..whole.len() - 1]] {
+            std::fs::write(&path, damaged).unwrap();
+            let message = Original::left(&root).unwrap_err().to_string();
+            assert!(message.contains("tune.json") && message.contains("by hand"), "{message}");
+            Original::keep(&root, &settings(5_000)).unwrap_err();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), damaged);
+        }
     }
 
     #[test]
