@@ -110,7 +110,7 @@ class Suite:
             new = SECONDS.with_suffix(".new")
             new.write_text(json.dumps(self.last, indent=1) + "\n")
             new.replace(SECONDS)
-            self.say(name, f"passed in {clock(took)}; {self.report()}")
+            self.say(name, f"passed in {clock(took)}")
         else:
             self.failed[name] = took
             self.say(name, f"FAILED in {clock(took)}, with status {status}")
@@ -144,6 +144,7 @@ class Suite:
             elif name:
                 self.ended(name)
                 self.begin()
+                self.say("", self.report())
             if time.monotonic() > report:
                 report = time.monotonic() + REPORT_SECONDS
                 self.say("", self.report())
