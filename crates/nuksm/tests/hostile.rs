@@ -5,31 +5,27 @@
 // All of this file is a test.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
+mod common;
+
+use common::Process;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// The part that the process called [`tenant`] plays.
 const PART: &str = "NUKSM_TEST_PART";
 
-/// A process that ends with its test, whatever becomes of that.
-struct Tenant(Child);
-
-impl Drop for Tenant {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+/// A process that plays a part of those below.
+struct Tenant(Process);
 
 impl Tenant {
     /// This file once more, as a process that plays `part`.
     fn start(part: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "tenant", "--ignored", "--nocapture"]).env(PART, part);
-        let mut tenant = Self(command.stdout(Stdio::piped()).spawn().unwrap());
-        let lines = BufReader::new(tenant.0.stdout.take().unwrap()).lines();
+        let mut tenant = Self(Process(command.stdout(Stdio::piped()).spawn().unwrap()));
+        let lines = BufReader::new(tenant.0.0.stdout.take().unwrap()).lines();
         assert!(lines.map_while(Result::ok).any(|line| line.ends_with("ready")), "{part} failed");
         tenant
     }
@@ -41,7 +37,7 @@ impl Tenant {
 
     fn command(&self, bytes: u64) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nuksm"));
-        command.args(["estimate", "--memory", "64M", "--pid", &self.0.id().to_string()]);
+        command.args(["estimate", "--memory", "64M", "--pid", &self.0.0.id().to_string()]);
         let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
         // SAFETY: between fork and exec, setrlimit is a system call and nothing else.
         unsafe { command.pre_exec(move || Ok(setrlimit(Resource::As, limit)?)) };

@@ -4,23 +4,16 @@
 // All of this file is a test.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::Process;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const DEADLINE: Duration = Duration::from_secs(600);
-
-/// Ends with the test, whatever becomes of that.
-struct Recorder(Child);
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Waits until a file has so many whole lines.
 fn wait_for_lines(path: &Path, lines: usize) -> String {
@@ -45,7 +38,7 @@ fn a_file_that_was_moved_away_is_begun_anew() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut recorder = Recorder(recorder);
+    let mut recorder = Process(recorder);
     wait_for_lines(&path, 2);
     fs::rename(&path, &moved).unwrap();
     let new = wait_for_lines(&path, 2);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `nuksm serve` attacked: whatever one client does, another one gets the metrics
-//! within a second, and SIGTERM ends the daemon. On any host whose kernel has KSM.
+//! `nuksm serve` attacked: whatever one client does, another one gets the metrics,
+//! and SIGTERM ends the daemon. On any host whose kernel has KSM.
 
 // All of this file is a test.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
+use common::Process;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit, setrlimit};
@@ -24,16 +27,6 @@ const SECOND: Duration = Duration::from_secs(1);
 const DEADLINE: Duration = Duration::from_secs(600);
 /// What the daemon may grow by, whatever clients send.
 const GROWTH_KIB: u64 = 16 << 10;
-
-/// A process that ends with its test, whatever becomes of that.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 struct Daemon {
     process: Process,

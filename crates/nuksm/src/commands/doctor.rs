@@ -263,26 +263,15 @@ fn ksm_flag(root: &Root) -> Result<Option<Finding>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use crate::shared::tree::tree;
 
     fn severities(findings: &[Finding]) -> Vec<Severity> {
         findings.iter().map(|finding| finding.severity).collect()
     }
 
-    fn root(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
-        let dir = tempfile::tempdir().unwrap();
-        for (name, text) in files {
-            let path = dir.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        let root = Root::at(dir.path());
-        (dir, root)
-    }
-
     #[test]
     fn a_kernel_without_ksm_ends_the_examination() {
-        let (_dir, root) = root(&[]);
+        let (_dir, root) = tree(&[]);
         let findings = examine(&root).unwrap();
         assert_eq!(severities(&findings), [Severity::Problem]);
         assert!(findings[0].remedy.as_ref().unwrap().contains("CONFIG_KSM"));
@@ -326,7 +315,7 @@ mod tests {
     #[test]
     fn nothing_registered_nothing_merged_and_tight_limits() {
         let ksm = Ksm { pages_sharing: Some(0), ..Ksm::default() };
-        let (_dir, empty) = root(&[]);
+        let (_dir, empty) = tree(&[]);
         assert_eq!(severities(&registered(&empty, &ksm, &Topology::default()).unwrap()), [Severity::Problem]);
 
         let stat = format!("7 (db) S {} 0 {}", vec!["0"; 15].join(" "), vec!["1"; 30].join(" "));
@@ -337,18 +326,18 @@ mod tests {
             ("sys/fs/cgroup/db.slice/memory.current", "96\n"),
         ];
         let limit = |max| [&process[..], &[("sys/fs/cgroup/db.slice/memory.max", max)]].concat();
-        let (_dir, tight) = root(&limit("100\n"));
+        let (_dir, tight) = tree(&limit("100\n"));
         let found = registered(&tight, &ksm, &Topology::default()).unwrap();
         assert_eq!(severities(&found), [Severity::Ok, Severity::Note, Severity::Note]);
         assert!(found[2].what.contains("/db.slice"), "{found:?}");
-        let (_dir, unread) = root(&[&process[..], &[("proc/8/stat", "no stat")]].concat());
+        let (_dir, unread) = tree(&[&process[..], &[("proc/8/stat", "no stat")]].concat());
         let found = registered(&unread, &ksm, &Topology::default()).unwrap();
         assert!(found.iter().any(|found| found.what.starts_with("process 8 is passed over")), "{found:?}");
-        let (_dir, unlimited) = root(&limit("max\n"));
+        let (_dir, unlimited) = tree(&limit("max\n"));
         // As libvirt has it: the limit is above the process's own cgroup.
         let mut below = limit("100\n");
         below[2].1 = "0::/db.slice/machine-1.scope/libvirt/emulator\n";
-        let (_dir, tight) = root(&below);
+        let (_dir, tight) = tree(&below);
         let found = registered(&tight, &ksm, &Topology::default()).unwrap();
         assert!(found.iter().any(|finding| finding.what.contains("cgroup /db.slice is")), "{found:?}");
         assert_eq!(registered(&unlimited, &ksm, &Topology::default()).unwrap().len(), 2);
@@ -356,7 +345,7 @@ mod tests {
 
     #[test]
     fn who_may_read_nobody_is_told() {
-        let scope = |scope| root(&[("proc/sys/kernel/yama/ptrace_scope", scope)]);
+        let scope = |scope| tree(&[("proc/sys/kernel/yama/ptrace_scope", scope)]);
         let (_dir, strict) = scope("3\n");
         let found = reading(&strict).unwrap().unwrap();
         assert_eq!(found.severity, Severity::Note);
@@ -368,7 +357,7 @@ mod tests {
     #[test]
     fn huge_pages_made_of_merged_ones_are_worth_a_note() {
         let found = |enabled, shared| {
-            let (_dir, root) = root(&[
+            let (_dir, root) = tree(&[
                 ("sys/kernel/mm/transparent_hugepage/enabled", enabled),
                 ("sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_shared", shared),
             ]);

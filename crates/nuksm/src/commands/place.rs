@@ -103,20 +103,15 @@ fn engine_note(engine: Option<&Engine>, policy: PolicyName) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use crate::shared::tree::tree;
 
     #[test]
     fn one_node_is_an_error_for_the_command_not_for_the_daemon() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = |name: &str, text: &str| {
-            let path = dir.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        file("sys/kernel/mm/ksm/run", "1\n");
-        file("proc/meminfo", "MemTotal: 1024 kB\nMemFree: 512 kB\n");
-        file("proc/self/status", "CapEff:\t000001ffffffffff\n");
-        let root = Root::at(dir.path());
+        let (_dir, root) = tree(&[
+            ("sys/kernel/mm/ksm/run", "1\n"),
+            ("proc/meminfo", "MemTotal: 1024 kB\nMemFree: 512 kB\n"),
+            ("proc/self/status", "CapEff:\t000001ffffffffff\n"),
+        ]);
         let args = PlaceArgs { rule: Rule::default(), once: true, dry_run: false, json: false };
         args.rule.check(&root, true).unwrap();
         let message = run(&root, &args).unwrap_err().to_string();

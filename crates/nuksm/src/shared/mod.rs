@@ -16,6 +16,8 @@ pub mod recording;
 pub mod sample;
 pub mod stop;
 pub mod tenants;
+#[cfg(test)]
+pub mod tree;
 pub mod tuning;
 pub mod view;
 pub mod who;

@@ -137,22 +137,16 @@ fn collect(
 mod tests {
     use super::*;
     use crate::shared::options::Seconds;
-    use std::fs;
+    use crate::shared::tree::tree;
 
     #[test]
     fn a_look_that_fails_costs_its_share_and_leaves_the_counters() {
-        let dir = tempfile::tempdir().unwrap();
-        for (name, text) in [
+        // A machine without /proc/kpageflags.
+        let (_dir, root) = tree(&[
             ("sys/kernel/mm/ksm/pages_scanned", "7\n"),
             ("proc/self/status", "CapEff:\t000001ffffffffff\n"),
             ("proc/meminfo", "MemAvailable: 1 kB\n"),
-        ] {
-            let path = dir.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        // A machine without /proc/kpageflags.
-        let root = Root::at(dir.path());
+        ]);
         let mut config = Config::default();
         config.serve.interval = Seconds(3_600);
         let (_stopper, stop) = Stop::by_hand();

@@ -127,19 +127,13 @@ fn finish(root: &Root, job: &Job, stop: &Stop, report: &mut Report, json: bool) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::tree::tree;
     use std::fs;
 
     #[test]
     fn one_at_a_time_and_a_dry_run_disturbs_nobody() {
-        let dir = tempfile::tempdir().unwrap();
-        for (name, text) in
-            [("sys/kernel/mm/ksm/run", "1\n"), ("proc/self/status", "CapEff:\t000001ffffffffff\n")]
-        {
-            let path = dir.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        let root = Root::at(dir.path());
+        let (dir, root) =
+            tree(&[("sys/kernel/mm/ksm/run", "1\n"), ("proc/self/status", "CapEff:\t000001ffffffffff\n")]);
         let _first = Lock::take(&root, "unmerge.lock", "`nuksm unmerge`").unwrap();
         let refusal = |dry_run| {
             let rate = "1".parse().unwrap();
@@ -153,17 +147,11 @@ mod tests {
 
     #[test]
     fn where_nobody_may_read_nothing_is_begun() {
-        let dir = tempfile::tempdir().unwrap();
-        for (name, text) in [
+        let (dir, root) = tree(&[
             ("sys/kernel/mm/ksm/run", "1\n"),
             ("proc/self/status", "CapEff:\t000001ffffffffff\n"),
             ("proc/sys/kernel/yama/ptrace_scope", "3\n"),
-        ] {
-            let path = dir.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        let root = Root::at(dir.path());
+        ]);
         let refusal = |force, pid| {
             let args = UnmergeArgs { dry_run: false, pid, rate: "1".parse().unwrap(), force, json: false };
             run(&root, &args).unwrap_err().to_string()
