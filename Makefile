@@ -23,7 +23,7 @@ READY := setup build
 .PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-4 vms counter package cost bench paper build program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
 
 demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, or /path/to/vmlinuz
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Memory of a slow tier, from where no merged page would come back by itself."""
 
+from pathlib import Path
+
 import pytest
 
 from nuksmlab import numa, stress
@@ -33,4 +35,5 @@ def test_equal_cold_sharers_leave_pages_where_memory_is_fast(
 def test_the_machine_has_a_slow_tier() -> None:
     """Else the other tests would show nothing."""
     assert numa.online() == [0, 1, SLOW_NODE]
-    assert numa.cpus(SLOW_NODE) == set()
+    tiers = Path("/sys/devices/virtual/memory_tiering").glob("memory_tier*/nodelist")
+    assert {tier.read_text().strip() for tier in tiers} == {"0-1", str(SLOW_NODE)}

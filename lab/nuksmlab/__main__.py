@@ -45,7 +45,12 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--memory-mib", type=int, default=1024, help="of each node"
         )
-        command.add_argument("--deadline", type=float, default=1800, help="seconds")
+        command.add_argument(
+            "--deadline",
+            type=float,
+            default=1800,
+            help="seconds without a word after which the machine hangs",
+        )
         command.add_argument(
             "--output",
             type=Path,

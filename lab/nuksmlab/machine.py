@@ -19,7 +19,7 @@ from nuksmlab import guard, paths
 
 REMOTE_DISTANCE = 21
 # Latency in ns and bandwidth that firmware claims; emulation knows no difference.
-FAST, SLOW = (100, "16G"), (1000, "1G")
+FAST_MEMORY, SLOW_MEMORY = (100, "16G"), (1000, "1G")
 CONSOLE = "console.txt"
 SAID = "output.txt"
 STARTED = "started"
@@ -89,7 +89,7 @@ class Machine:
             for node in range(self.nodes + 1):
                 slow = node == self.nodes
                 of = f"-numa hmat-lb,initiator={cpu},target={node},hierarchy=memory"
-                nanoseconds, bandwidth = SLOW if slow else FAST
+                nanoseconds, bandwidth = SLOW_MEMORY if slow else FAST_MEMORY
                 result += [
                     f"{of},data-type=access-latency,latency={nanoseconds}",
                     f"{of},data-type=access-bandwidth,bandwidth={bandwidth}",

@@ -157,13 +157,13 @@ def test_meter_tells_work_from_waiting() -> None:
     ):
         assert child.stdin
         assert child.stdout
-        wait.until(lambda: len(measured.moments) > 20, lambda: "samples", 20)
+        wait.until(lambda: len(measured.moments) > 20, lambda: "samples")
         waited = time.time()
         child.stdin.write("\n")
         child.stdin.flush()
         child.stdout.readline()
         worked = time.time()
-        wait.until(lambda: measured.moments[-1] > worked, lambda: "samples", 20)
+        wait.until(lambda: measured.moments[-1] > worked, lambda: "samples")
         first = measured.moments[0]
         used = time.clock_gettime(meter.cpu_clock(child.pid))
         child.communicate()

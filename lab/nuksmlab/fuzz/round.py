@@ -117,7 +117,7 @@ class Round:
         # With it, equal pages that are looked at in different scans never meet.
         self.ksm.write("smart_scan", 0)
         before = {name: self.ksm.read(name) for name in UNSURE}
-        # Nor do all pages look unused when ksmd remembers some of them.
+        # What ksmd remembers of some sharers' pages, and not of others', is use.
         self.ksm.unmerge()
         # Pages whose checksums collide have the same lot.
         stress.put(CHECKSUM_BITS, 32)
@@ -125,6 +125,7 @@ class Round:
         self.ksm.merge(sum(sharer.equal_pages for sharer in self.sharers))
         sure = before == {name: self.ksm.read(name) for name in UNSURE}
         if sure and all(at_home):
+            self.counts.done["shares judged"] += 1
             for sharer in self.sharers:
                 check_shares(sharer, self.crowd.nodes)
 

@@ -52,6 +52,7 @@ class Running:
 
     def __init__(self, part: Part, lines: "queue.Queue[Line]") -> None:
         self.part = part
+        self.kept = (OUTPUT / f"{part.name}.txt").open("wb", buffering=0)
         self.began = time.monotonic()
         self.process = guard.start(
             ["make", "--no-print-directory", *part.arguments, "READY="],
@@ -64,12 +65,11 @@ class Running:
 
     def _pass_on(self, lines: "queue.Queue[Line]") -> None:
         assert self.process.stdout
-        file = OUTPUT / f"{self.part.name}.txt"
-        with file.open("wb", buffering=0) as kept:
+        with self.kept:
             for line in self.process.stdout:
                 lines.put((self.part.name, line))
                 with contextlib.suppress(OSError):  # on a full disk: it was shown
-                    kept.write(line)
+                    self.kept.write(line)
         self.process.wait()
         lines.put((self.part.name, b""))
 
@@ -107,9 +107,10 @@ class Suite:
         status, took = part.process.returncode, part.ran()
         if status == 0:
             self.passed[name] = self.last[name] = took
-            new = SECONDS.with_suffix(".new")
-            new.write_text(json.dumps(self.last, indent=1) + "\n")
-            new.replace(SECONDS)
+            with contextlib.suppress(OSError):
+                new = SECONDS.with_suffix(".new")
+                new.write_text(json.dumps(self.last, indent=1) + "\n")
+                new.replace(SECONDS)
             self.say(name, f"passed in {clock(took)}")
         else:
             self.failed[name] = took
