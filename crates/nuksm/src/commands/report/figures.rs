@@ -135,8 +135,26 @@ fn ksmd_cpu(before: &Sample, now: &Sample) -> Option<f64> {
 /// A named figure with a line per recording.
 pub type Row = (String, Unit, Vec<Line>);
 
-/// The host's figures, for the table of averages and most pictures.
-pub fn host(recordings: &[Recording]) -> Vec<Row> {
+/// All that pictures and tables show, each line of a recording by its number.
+#[derive(Debug)]
+pub struct Figures {
+    /// The host's figures, for the table of averages and most pictures.
+    pub host: Vec<Row>,
+    /// Each node's figures: merged pages, and the local part of their uses.
+    pub nodes: Vec<(u32, [Vec<Line>; 2])>,
+    /// Each tenant's figures: places that map merged pages, the remote part of them, and
+    /// memory saved; those with most first.
+    pub tenants: Vec<(String, [Vec<Line>; 3])>,
+}
+
+impl Figures {
+    /// Of all recordings.
+    pub fn of(recordings: &[Recording]) -> Self {
+        Self { host: host(recordings), nodes: nodes(recordings), tenants: tenants(recordings) }
+    }
+}
+
+fn host(recordings: &[Recording]) -> Vec<Row> {
     let of = |name: &str, unit, value: fn(&Sample) -> Option<f64>| {
         (name.to_owned(), unit, recordings.iter().map(|recording| Line::of(recording, value)).collect())
     };
@@ -166,8 +184,7 @@ pub fn host(recordings: &[Recording]) -> Vec<Row> {
     ]
 }
 
-/// Each node's figures: merged pages, and the local part of their uses.
-pub fn nodes(recordings: &[Recording]) -> Vec<(u32, [Vec<Line>; 2])> {
+fn nodes(recordings: &[Recording]) -> Vec<(u32, [Vec<Line>; 2])> {
     let all = recordings.iter().flat_map(Recording::samples).flat_map(|sample| sample.nodes.iter().flatten());
     let ids: BTreeSet<u32> = all.map(|row| row.node).collect();
     let lines = |id: u32, value: fn(&NodeRow) -> Option<f64>| {
@@ -182,9 +199,7 @@ pub fn nodes(recordings: &[Recording]) -> Vec<(u32, [Vec<Line>; 2])> {
         .collect()
 }
 
-/// Each tenant's figures: places that map merged pages, the remote part of them, and
-/// memory saved; those with most first.
-pub fn tenants(recordings: &[Recording]) -> Vec<(String, [Vec<Line>; 3])> {
+fn tenants(recordings: &[Recording]) -> Vec<(String, [Vec<Line>; 3])> {
     let mut all: Vec<BTreeMap<String, [Line; 3]>> = recordings.iter().map(tenants_of).collect();
     let labels: BTreeSet<String> = all.iter().flat_map(|lines| lines.keys().cloned()).collect();
     let rows = labels.into_iter().map(|label| {

@@ -64,8 +64,9 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
             warn!("{}: {problem}", recording.name);
         }
     }
-    let pictures = pictures::all(&recordings);
-    let page = page::render(&recordings, &pictures);
+    let figures = figures::Figures::of(&recordings);
+    let pictures = pictures::all(&recordings, &figures);
+    let page = page::render(&recordings, &figures, &pictures);
     std::fs::write(&args.output, page).with_context(|| format!("cannot write {}", args.output.display()))?;
     output::print(&format!("wrote {}\n", args.output.display()))?;
     #[cfg(feature = "png")]

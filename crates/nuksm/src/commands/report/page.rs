@@ -2,7 +2,7 @@
 //! The report as one HTML page, which needs nothing else.
 
 use super::axis::grouped;
-use super::figures::{self, Line, Picture, Row, Unit};
+use super::figures::{Figures, Line, Picture, Unit};
 use super::svg::{self, escaped};
 use crate::shared::output::{bytes, date};
 use crate::shared::recording::Recording;
@@ -23,7 +23,7 @@ figure{margin:0;max-width:720px}figcaption{font-weight:600;font-size:.9rem}svg{d
 const DARK: &str = ":root{--ground:#16181b;--text:#e6e6e6;--quiet:#9aa4ae;--rule:#3a3f45;--head:#22262a}";
 
 /// The whole page.
-pub fn render(recordings: &[Recording], pictures: &[Picture]) -> String {
+pub fn render(recordings: &[Recording], figures: &Figures, pictures: &[Picture]) -> String {
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
@@ -42,27 +42,25 @@ pub fn render(recordings: &[Recording], pictures: &[Picture]) -> String {
     page += &recorded(recordings);
     page += &problems(recordings);
     page += "<h2>Averages</h2>\n<p>Of all samples of a recording; with their least and most.</p>\n";
-    page += &figures_table(recordings, &figures::host(recordings));
+    page += &figures_table(recordings, figures.host.iter().map(|(name, unit, lines)| (name, *unit, lines)));
     for picture in pictures {
         page += &section(picture, recordings);
     }
-    let nodes = figures::nodes(recordings);
-    let nodes = nodes.into_iter().flat_map(|(id, [merged, local])| {
+    let nodes = figures.nodes.iter().flat_map(|(id, [merged, local])| {
         [
             (format!("node {id}: merged pages"), Unit::Pages, merged),
             (format!("node {id}: used locally"), Unit::Percent, local),
         ]
     });
-    page += &table_section("Nodes", recordings, &nodes.collect::<Vec<_>>());
-    let tenants = figures::tenants(recordings);
-    let tenants = tenants.into_iter().flat_map(|(name, [merged, remote, saved])| {
+    page += &table_section("Nodes", recordings, nodes);
+    let tenants = figures.tenants.iter().flat_map(|(name, [merged, remote, saved])| {
         [
             (format!("{name}: mappings"), Unit::Pages, merged),
             (format!("{name}: remote part of them"), Unit::Percent, remote),
             (format!("{name}: its part of the savings"), Unit::Bytes, saved),
         ]
     });
-    page += &table_section("Tenants", recordings, &tenants.collect::<Vec<_>>());
+    page += &table_section("Tenants", recordings, tenants);
     page + "</body>\n</html>\n"
 }
 
@@ -130,8 +128,13 @@ fn section(picture: &Picture, recordings: &[Recording]) -> String {
     section + "</div>\n</section>\n"
 }
 
-fn table_section(title: &str, recordings: &[Recording], rows: &[Row]) -> String {
-    if rows.is_empty() {
+fn table_section<'a>(
+    title: &str,
+    recordings: &[Recording],
+    rows: impl Iterator<Item = (String, Unit, &'a Vec<Line>)>,
+) -> String {
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
         return String::new();
     }
     format!("<h2>{title}</h2>\n{}", figures_table(recordings, rows))
@@ -139,7 +142,10 @@ fn table_section(title: &str, recordings: &[Recording], rows: &[Row]) -> String 
 
 /// Average, least and most of each figure in each recording; of two recordings
 /// also the difference of the averages.
-fn figures_table(recordings: &[Recording], rows: &[Row]) -> String {
+fn figures_table<'a>(
+    recordings: &[Recording],
+    rows: impl Iterator<Item = (impl AsRef<str>, Unit, &'a Vec<Line>)>,
+) -> String {
     let mut groups = String::new();
     let mut columns = String::new();
     for recording in recordings {
@@ -166,9 +172,9 @@ fn figures_table(recordings: &[Recording], rows: &[Row]) -> String {
         if summaries.iter().all(Option::is_none) {
             continue;
         }
-        table += &format!("<tr><th scope=\"row\">{}</th>", escaped(name));
+        table += &format!("<tr><th scope=\"row\">{}</th>", escaped(name.as_ref()));
         let cell = |class: &str, value: Option<f64>| {
-            let text = value.map_or_else(|| "-".into(), |value| shown(*unit, value));
+            let text = value.map_or_else(|| "-".into(), |value| shown(unit, value));
             format!("<td class=\"number{class}\">{text}</td>")
         };
         for summary in &summaries {
@@ -222,7 +228,8 @@ mod tests {
     }
 
     fn page(recordings: &[Recording]) -> String {
-        render(recordings, &pictures::all(recordings))
+        let figures = Figures::of(recordings);
+        render(recordings, &figures, &pictures::all(recordings, &figures))
     }
 
     #[test]

@@ -2,15 +2,13 @@
 //! Which pictures a report has.
 
 use super::axis::Axis;
-use super::figures::{self, Line, Picture, Row, Unit};
+use super::figures::{Figures, Line, Picture, Row, Unit};
 use super::svg;
 use crate::shared::recording::Recording;
 
 /// The pictures there is anything to show in.
-pub fn all(recordings: &[Recording]) -> Vec<Picture> {
-    let host = figures::host(recordings);
-    let nodes = figures::nodes(recordings);
-    let tenants = figures::tenants(recordings);
+pub fn all(recordings: &[Recording], figures: &Figures) -> Vec<Picture> {
+    let Figures { host, nodes, tenants } = figures;
     let tenants = &tenants[..tenants.len().min(svg::KINDS)];
     let nodes = &nodes[..nodes.len().min(svg::KINDS)];
     let node_names = || nodes.iter().map(|(id, _)| format!("node {id}")).collect::<Vec<_>>();
@@ -33,7 +31,7 @@ pub fn all(recordings: &[Recording]) -> Vec<Picture> {
             "Memory that merging frees, and what is left of it after KSM's own records.",
             Unit::Bytes,
             "",
-            rows(&["saved, net", "merged away", "KSM's records"]),
+            rows(&["saved, net", "saved, by merging", "KSM's records"]),
         ),
         picture(
             "memory",
@@ -145,6 +143,10 @@ mod tests {
         }
     }
 
+    fn all(recordings: &[Recording]) -> Vec<Picture> {
+        super::all(recordings, &Figures::of(recordings))
+    }
+
     #[test]
     fn only_what_some_recording_has_is_shown() {
         let ids =
@@ -155,6 +157,15 @@ mod tests {
         let nodes = all(&both).into_iter().find(|picture| picture.id == "nodes").unwrap();
         assert!(nodes.draw(0, "r", None).contains("nothing in this recording"));
         assert!(nodes.draw(1, "r", None).contains(">node 1</text>"));
+    }
+
+    #[test]
+    fn each_picture_of_the_host_has_all_its_lines() {
+        let counts: Vec<_> =
+            all(&[recording(true, 1)]).into_iter().map(|picture| (picture.id, picture.names.len())).collect();
+        for expected in [("savings", 3), ("states", 4), ("ksmd", 1)] {
+            assert!(counts.contains(&expected), "{counts:?}");
+        }
     }
 
     #[test]
