@@ -78,7 +78,8 @@ impl<'a> Executor<'a> {
                 };
             }
             if count == 0 {
-                return Ok(End::NoRoom(self.job.home(next)));
+                let node = self.job.home(next);
+                return Ok(End::NoRoom(format!("node {node} has no room above its high watermark any more")));
             }
             let (batch, later) = rest.split_at(count);
             self.take_apart(batch, report)?;

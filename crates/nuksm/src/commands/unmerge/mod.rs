@@ -99,35 +99,44 @@ fn unmerge(root: &Root, args: &UnmergeArgs, stop: &Stop) -> Result<Option<Report
     }
     let all = matches!(end, End::Refused | End::NotOffered) && args.force;
     if args.pid.is_none() && (all || end == End::Finished) {
-        finish(root, &job, stop, &mut report, args.json)?;
-        end = End::Finished;
+        let rest = View::collect(root, &|| stop.is_requested())?;
+        end = finish(root, args, &rest, &mut report)?;
     }
     report.end(root, &end, &meter)?;
     Ok(Some(report))
 }
 
 /// Lets the kernel do the rest in one go: pages with one mapping left, pages of
-/// zeroes, and KSM's records; with --force, what could not be taken apart.
-fn finish(root: &Root, job: &Job, stop: &Stop, report: &mut Report, json: bool) -> Result<()> {
-    report.left_to_kernel =
-        View::collect(root, &|| stop.is_requested())?.scan.mappings.len() as u64 + report.zero_pages;
-    if report.left_to_kernel > 0 && !json {
+/// zeroes, mappings out of sight, and KSM's records; with --force, what could not be
+/// taken apart. Whether that fits is asked again: memory and what is out of sight may
+/// have changed in the time that a bounded rate takes.
+fn finish(root: &Root, args: &UnmergeArgs, rest: &View, report: &mut Report) -> Result<End> {
+    let rest = Job::new(root, rest, None)?;
+    let cost = Report::new(root, &rest, args)?;
+    let lacks = cost.lacks();
+    if !lacks.is_empty() && !args.force {
+        return Ok(End::NoRoom(format!("what is left for the kernel does not fit: {}", lacks.join("; "))));
+    }
+    report.left_to_kernel = cost.mappings + cost.zero_pages + cost.out_of_sight;
+    if report.left_to_kernel > 0 && !args.json {
         output::print(&format!(
             "the kernel un-merges the other {} in one go, at no bounded rate: {} of them are pages of zeroes\n",
-            report.left_to_kernel, report.zero_pages
+            report.left_to_kernel, cost.zero_pages
         ))?;
     }
     // Where these pages come to be depends on who asks for them: on no node in particular.
-    let _ = nuksm_pagemap::prefer_nodes(&job.memory_nodes());
+    let _ = nuksm_pagemap::prefer_nodes(&rest.memory_nodes());
     nuksm_ksmfs::Control::Run
         .write(root, 2)
-        .context("the kernel could not un-merge the rest; what is un-merged stays so until ksmd comes by")
+        .context("the kernel could not un-merge the rest; what is un-merged stays so until ksmd comes by")?;
+    Ok(End::Finished)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::shared::tree::tree;
+    use nuksm_pagemap::Scan;
     use std::fs;
 
     #[test]
@@ -143,6 +152,30 @@ mod tests {
         assert!(refusal(false).starts_with("another `nuksm unmerge` is at work"), "{}", refusal(false));
         assert!(!refusal(true).contains("at work"), "{}", refusal(true));
         assert_eq!(fs::read_to_string(dir.path().join("sys/kernel/mm/ksm/run")).unwrap(), "1\n");
+    }
+
+    #[test]
+    fn what_is_left_to_the_kernel_has_to_fit_when_it_is_left() {
+        let (dir, root) =
+            tree(&[("sys/kernel/mm/ksm/run", "0\n"), ("sys/kernel/mm/ksm/ksm_zero_pages", "1000000000\n")]);
+        let nothing_left = View {
+            tenants: vec![],
+            scan: Scan::default(),
+            pages: vec![],
+            sets: vec![],
+            ..view::tests::view()
+        };
+        let finish = |force| {
+            let args =
+                UnmergeArgs { dry_run: false, pid: None, rate: "1".parse().unwrap(), force, json: false };
+            finish(&root, &args, &nothing_left, &mut Report::default()).unwrap()
+        };
+        let End::NoRoom(why) = finish(false) else { panic!("no machine has 4 TB for pages of zeroes") };
+        assert!(why.contains("all nodes together lack"), "{why}");
+        let run = || fs::read_to_string(dir.path().join("sys/kernel/mm/ksm/run")).unwrap();
+        assert_eq!(run(), "0\n");
+        assert_eq!(finish(true), End::Finished);
+        assert_eq!(run().trim(), "2");
     }
 
     #[test]

@@ -94,8 +94,8 @@ pub enum End {
     Refused,
     /// A signal came.
     Interrupted,
-    /// This node has no room above its high watermark any more.
-    NoRoom(u32),
+    /// Something else took the room meanwhile: what, in a sentence's second half.
+    NoRoom(String),
     /// This kernel lets a shared page be read without un-merging it.
     NotOffered,
 }
@@ -231,9 +231,7 @@ impl Report {
             End::Interrupted => {
                 ("interrupted", "interrupted; `nuksm unmerge` goes on where this ended".into())
             }
-            End::NoRoom(node) => {
-                ("no_room", format!("ended early: node {node} has no room above its high watermark any more"))
-            }
+            End::NoRoom(why) => ("no_room", format!("ended early: {why}")),
             End::NotOffered => {
                 let force = if self.pid.is_none() { "; --force lets it un-merge all in one go" } else { "" };
                 let what = "this kernel cannot un-merge page by page from outside: Linux 5.19 can, with \
@@ -398,7 +396,7 @@ un-merging 2048 mappings takes 4.0 MiB more memory
         assert!(refused.contains("the rest is still merged") && refused.contains("--force"), "{refused}");
         let cut = text("0", &End::Interrupted, None);
         assert!(cut.contains("interrupted") && cut.contains("the rest is still merged"), "{cut}");
-        assert!(text("0", &End::NoRoom(3), None).contains("node 3 has no room"));
+        assert!(text("0", &End::NoRoom("node 3 is full".into()), None).contains("early: node 3 is full"));
         assert!(text("1", &End::Finished, Some(7)).contains("merges these pages again"));
     }
 }
