@@ -101,6 +101,14 @@ def zones(node: int) -> list[Zone]:
     return [zone for zone in every if zone.node == node]
 
 
+def free_pages(zoneinfo: Path = Path("/proc/zoneinfo")) -> int:
+    """Of all nodes; with those in CPUs' lists, which no other count has."""
+    found = re.findall(
+        r"^\s+(?:nr_free_pages|count:)\s+(\d+)$", zoneinfo.read_text(), re.M
+    )
+    return sum(map(int, found))
+
+
 def _mib(pages: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE") // (1 << 20)
 

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
+from pathlib import Path
+
 import pytest
 
 from nuksmlab import numa
@@ -55,3 +57,15 @@ Node {}, zone {}
     assert [zone.room for zone in zones] == [500, -10, 850]
     zones[0].free = 300
     assert zones[0].room == 0, "all of it is kept for others"
+
+
+def test_pages_in_cpus_lists_are_free_too(tmp_path: Path) -> None:
+    zoneinfo = tmp_path / "zoneinfo"
+    zoneinfo.write_text(
+        "Node 0, zone   Normal\n  pages free     90\n        boost    0\n"
+        "      nr_free_pages 90\n      nr_zone_inactive_anon 5\n  pagesets\n"
+        "    cpu: 0\n              count: 7\n              high:  12\n"
+        "    cpu: 1\n              count: 3\n              high:  12\n"
+        "Node 1, zone   Normal\n      nr_free_pages 1000\n"
+    )
+    assert numa.free_pages(zoneinfo) == 1100

@@ -2,8 +2,10 @@
 """The paper's figures, from made-up observations of made-up placements."""
 
 import json
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,15 @@ from nuksmlab import numa
 from nuksmlab.counter import Caches, Counts, node_options, qemu_options
 from nuksmlab.ksm import Ksm
 from nuksmlab.machine import Machine, MachineError
-from nuksmlab.paper import experiments, extent, model, report, runner, where
+from nuksmlab.paper import (
+    experiments,
+    extent,
+    model,
+    report,
+    runner,
+    sensitivity,
+    where,
+)
 from nuksmlab.paper.__main__ import verdict
 from nuksmlab.paper.extent import (
     CORRECTED,
@@ -23,12 +33,13 @@ from nuksmlab.paper.extent import (
     Extent,
     Part,
 )
+from nuksmlab.paper.fairness import section as fairness_section
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.pressure import plan as pressure_plan
 from nuksmlab.paper.pressure import section as pressure_section
 from nuksmlab.paper.pressure.records import Moment, Observed
 from nuksmlab.paper.runner import Complete
-from nuksmlab.paper.section import UNKNOWN, Check, Section, all_measured
+from nuksmlab.paper.section import UNKNOWN, Check, Section, all_measured, of_model
 from nuksmlab.paper.trial import Result, ResultInstance, Trial
 from nuksmlab.paper.where import Host
 
@@ -96,6 +107,7 @@ def observe(trial: Trial, merged: float = 1.0) -> Result:
         "trial": trial,
         "pages_shared": 0 if off else kept,
         "pages_sharing": 0 if off else kept * (count - 1),
+        "pages_freed": 0 if off else kept * (count - 1) - 20,
         "instances": instances,
         "expected": "abc",
         "raw": "raw/made-up/observed.jsonl#1",
@@ -132,11 +144,11 @@ def test_all_goals_hold_where_pages_are_placed_as_they_should(name: str) -> None
 @pytest.mark.parametrize(
     ("name", "goal"),
     [
-        ("fairness", "btree: fairness of nuKSM"),
-        ("fairness", "cg, nuKSM: difference of the remote shares, in points"),
-        ("fairness", "xsbench, nuKSM: fairness against KSM's"),
+        ("fairness", "btree, nuKSM: fairness"),
+        ("fairness", "cg, nuKSM: remote shares of the accesses apart, in points"),
+        ("fairness", "xsbench, nuKSM: points off half of the pages"),
         ("priority", "btree, nuKSM, C-1:10: points off the published share"),
-        ("nodes", "random_access, 8 instances: fairness of nuKSM"),
+        ("nodes", "random_access, 8 instances, nuKSM: fairness"),
     ],
 )
 def test_stock_placement_under_our_name_is_found_out(name: str, goal: str) -> None:
@@ -159,24 +171,104 @@ def test_a_databases_priority_is_judged_by_its_run_time() -> None:
         "figure-4": 0,
         "table-3": 0,
         "figure-7": 6,
+        "figure-7-bands": 1,
     }
     assert all(UNKNOWN not in cells[2:5] for cells in of_database["figure-7"])
     assert failed(made.checks) == []
 
 
-def test_a_page_less_is_less_saved_but_of_live_programs_some_come_and_go() -> None:
+def broken(change: Callable[[Result], None]) -> set[str]:
+    """Goals of two equal instances that fail where nuKSM's results are changed."""
     (experiment, *_) = experiments.TRIALS
-    results = observe_all(experiment.parts(QUICK))
+    results = observe_all(experiment.parts(extent.FULL))
     for result in results:
         if result["trial"]["configuration"] == NUKSM.name:
-            result["pages_sharing"] -= 1
-    goals = {f"{name}, nuKSM: MiB saved, against KSM's" for name in extent.WORKLOADS}
-    found = goals & set(failed(experiment.section(results, HARDWARE).checks))
-    assert found == goals - {"mysql, nuKSM: MiB saved, against KSM's"}
-    for result in results:
-        if result["trial"]["configuration"] == NUKSM.name:
-            result["pages_sharing"] -= 160
-    assert goals <= set(failed(experiment.section(results, HARDWARE).checks))
+            change(result)
+    return set(failed(experiment.section(results, HARDWARE).checks))
+
+
+def of_each_workload(goal: str) -> set[str]:
+    return {f"{name}, nuKSM: {goal}" for name in extent.WORKLOADS}
+
+
+def save_less(result: Result, pages: int) -> None:
+    result["pages_sharing"] -= pages
+
+
+def test_a_hundredth_less_is_less_saved_but_of_live_programs_some_come_and_go() -> None:
+    goals = of_each_workload("MiB saved, against KSM's")
+    assert broken(partial(save_less, pages=10)) & goals == set()
+    live = {"mysql, nuKSM: MiB saved, against KSM's"}
+    assert broken(partial(save_less, pages=11)) & goals == goals - live
+    assert broken(partial(save_less, pages=161)) >= goals
+
+
+def give(share: float, result: Result, *, turn: int) -> None:
+    """That share of all pages to one instance, with `turn` to the other by turns."""
+    favoured = (result["trial"]["repetition"] * turn) % 2
+    for number, instance in enumerate(result["instances"]):
+        local = share if number == favoured else 1 - share
+        put(instance, local)
+
+
+def put(instance: ResultInstance, local: float) -> None:
+    node = instance["node"]
+    instance["pages_by_node"] = {
+        str(node): round(PAGES * local),
+        str(node + 1): PAGES - round(PAGES * local),
+    }
+    instance["counts"] = counts(node, local, 2)
+
+
+@pytest.mark.parametrize("share", [0.6, 0.8, 1.0])
+@pytest.mark.parametrize("turn", [0, 1], ids=["one", "by turns"])
+def test_who_favours_one_is_found_out_even_if_it_is_another_each_time(
+    share: float, turn: int
+) -> None:
+    found = broken(partial(give, share, turn=turn))
+    assert found >= of_each_workload("remote shares of the accesses apart, in points")
+    pages = of_each_workload("points off half of the pages")
+    assert found >= pages - {"mysql, nuKSM: points off half of the pages"}
+
+
+def test_a_coin_for_each_page_is_fair_enough() -> None:
+    """The paper's own rule, taken literally, where few pages have most accesses."""
+    chance = random.Random(1)
+
+    def toss(result: Result) -> None:
+        local = chance.gauss(0.5, 0.015)  # as measured of BTree
+        for number, instance in enumerate(result["instances"]):
+            put(instance, local if number == 0 else 1 - local)
+            node = str(instance["node"])
+            here = round(PAGES * chance.gauss(0.5, 0.004))
+            instance["pages_by_node"] = {node: here, f"{node}0": PAGES - here}
+
+    assert broken(toss) == set()
+
+
+def test_what_is_counted_as_saved_has_to_be_free() -> None:
+    def keep(result: Result) -> None:
+        result["pages_freed"] = 0
+
+    goals = of_each_workload("memory that became free, of what counters say is saved")
+    live = {name for name in goals if name.startswith("mysql")}
+    assert broken(keep) == goals - live
+
+
+def test_the_papers_own_table_2_reaches_the_goals() -> None:
+    table = fairness_section.published()["table_2"].values()
+    assert all(row["fairness_nuksm"] >= fairness_section.FAIR for row in table)
+    assert all(row["performance"] >= fairness_section.COMBINED for row in table)
+    saved = (row["saved_nuksm"] / row["saved_ksm"] for row in table)
+    assert all(ratio >= fairness_section.SAVED for ratio in saved)
+
+
+def test_no_goal_is_one_that_modelled_times_cannot_miss() -> None:
+    (experiment, *_) = experiments.TRIALS
+    made = experiment.section(observe_all(experiment.parts(QUICK)), HARDWARE)
+    combined = [check for check in made.checks if "combined" in check.what]
+    assert len(combined) == 2 * len(extent.WORKLOADS)
+    assert not set(combined) & set(of_model(made).checks)
 
 
 def test_fair_placement_under_stocks_name_is_found_out() -> None:
@@ -200,16 +292,34 @@ def test_a_wrong_answer_is_found_out() -> None:
 
 
 def test_run_time_is_instructions_and_accesses_by_latency() -> None:
-    hardware = Hardware("any", 2.0, 1.5, 100.0, 150.0, 1000.0, 1000.0)
+    hardware = Hardware("any", 2.0, 1.5, 100.0, 150.0)
     seconds = model.modelled_seconds(counts(0, 0.25, 2), hardware)
     assert seconds == pytest.approx(1e6 * 1.5 / 2e9 + 25_000 * 100e-9 + 75_000 * 150e-9)
 
 
-def test_run_time_is_bandwidth_where_that_is_less_than_the_latency_needs() -> None:
-    hardware = Hardware("any", 2.0, 1.0, 1.0, 1.0, 0.5, 0.25)
-    seconds = model.modelled_seconds(counts(0, 0.5, 2), hardware)
-    moved = 50_000 * 64 / 2**30
-    assert seconds == pytest.approx(1e6 / 2e9 + moved / 0.5 + moved / 0.25)
+@pytest.mark.parametrize(
+    ("change", "computing", "local", "remote"),
+    [
+        ({"overlap": 2.0}, 1.0, 0.5, 0.5),
+        ({"misses": 2.0}, 1.0, 2.0, 2.0),
+        ({"walks": 1.0}, 1.0, 2.0, 2.0 - 1 / 3),
+        ({"remote_ns": 180.0}, 1.0, 1.0, 1.2),
+    ],
+)
+def test_a_variant_changes_one_assumption(
+    change: dict[str, float], computing: float, local: float, remote: float
+) -> None:
+    hardware = Hardware("any", 2.0, 1.5, 100.0, 150.0)
+    seconds = model.modelled_seconds(counts(0, 0.25, 2), replace(hardware, **change))  # type: ignore[arg-type]
+    expected = computing * 1e6 * 1.5 / 2e9
+    expected += local * 25_000 * 100e-9 + remote * 75_000 * 150e-9
+    assert seconds == pytest.approx(expected)
+
+
+def test_a_published_figure_is_within_the_band_or_off_it() -> None:
+    found = {"least": 10.0, "most": 20.0}
+    texts = [sensitivity.position(found, value) for value in (None, 7.0, 10.0, 21.0)]
+    assert texts == ["not in the text", "below, by 3", "within", "above, by 1"]
 
 
 def test_fairness_is_that_of_the_papers_formula() -> None:
@@ -373,11 +483,11 @@ def test_remote_accesses_are_what_the_processor_counted_or_else_pages() -> None:
     for instance in result["instances"]:
         instance["counts"] = None
         instance["pages_by_node"] = {str(instance["node"]): 75, "9": 25}
-    assert model.mean_remote_percent([result]) == pytest.approx([25, 25])
+    assert model.remote_percent_of([result]) == [[25, 25]]
     result["instances"][1]["loads"] = {"local": 100, "remote": 300}
-    assert model.mean_remote_percent([result]) == pytest.approx([25, 75])
+    assert model.remote_percent_of([result]) == [[25, 75]]
     result["instances"][1]["loads"] = {"local": 0, "remote": 0}
-    assert model.mean_remote_percent([result]) == pytest.approx([25, 25])
+    assert model.remote_percent_of([result]) == [[25, 25]]
 
 
 def test_what_real_hardware_does_not_run_is_said_to_be_run_elsewhere(

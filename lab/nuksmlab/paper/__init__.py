@@ -17,6 +17,8 @@ guest           the trials, inside the machine
 where           in an emulated machine, or on this one
 runner          what was observed is kept, and not run again
 model           from counted accesses to run times, and to fairness
+merits          the paper's figures of merit, of each repetition
+sensitivity     what they would be on other hardware
 section         tables, pictures and checks
 report          as HTML and CSV
 __main__        the part on the host

@@ -27,7 +27,7 @@ from nuksmlab.paper.pressure import section as pressure_section
 from nuksmlab.paper.priority import plan as priority_plan
 from nuksmlab.paper.priority import section as priority_section
 from nuksmlab.paper.runner import Complete
-from nuksmlab.paper.section import Section, all_measured
+from nuksmlab.paper.section import Section, all_measured, of_model
 from nuksmlab.paper.trial import Result
 from nuksmlab.paper.where import Emulation, Host, Where
 
@@ -106,8 +106,8 @@ class Trials:
                 found.missing.append(name)
         if results:
             section = self.section(results, hardware)
-            counted = not isinstance(where, Host)
-            found.section = section if counted else all_measured(section)
+            timed = isinstance(where, Host)
+            found.section = all_measured(section) if timed else of_model(section)
         return found
 
 

@@ -19,7 +19,8 @@ class Extent:
     database_kib: int  # of MariaDB's table, which each transaction reads four times
     caches: Caches
     operations: Mapping[str, int]
-    repetitions: int
+    repetitions: int  # of trials; odd, so that a median is one of them
+    other_repetitions: int  # of what has no trials: merging, pressure
     copy_mib: int = 1024  # where processes are copies of each other
 
 
@@ -36,6 +37,7 @@ FULL = Extent(
         "cg": 2,
         "mysql": 3,
     },
+    5,
     2,
 )
 QUICK = Extent(
@@ -45,6 +47,7 @@ QUICK = Extent(
     Caches(llc_kib=128),
     # Not fewer than in full: else it would show what else the machine does meanwhile.
     {**FULL.operations, "cg": 8, "mysql": 2},
+    1,
     1,
     copy_mib=256,
 )
@@ -61,6 +64,7 @@ HOST = Extent(
         "cg": 10,
         "mysql": 3,
     },
+    3,
     3,
 )
 
@@ -117,16 +121,33 @@ def trial(
     }
 
 
+def by_turns(instances: list[Place], repetition: int) -> list[Place]:
+    """Who starts first is on the first node, then on the last, then on the first."""
+    nodes = [place["node"] for place in instances]
+    if repetition % 2:
+        nodes.reverse()
+    return [
+        {**place, "node": node} for place, node in zip(instances, nodes, strict=True)
+    ]
+
+
 def interleaved(
     extent: Extent,
     workload: str,
     configurations: Iterable[Configuration],
     instances: list[Place],
 ) -> list[Trial]:
-    """All configurations once, then all of them again."""
+    """All configurations once, then all of them again, from the other end."""
     several = list(configurations)
+    stays = workload.startswith(virtual.PREFIX)  # booted once, for all trials
     return [
-        trial(extent, workload, configuration, instances, repetition=repetition)
+        trial(
+            extent,
+            workload,
+            configuration,
+            instances if stays else by_turns(instances, repetition),
+            repetition=repetition,
+        )
         for repetition in range(extent.repetitions)
         for configuration in several
     ]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from nuksmlab import perf, program, wait
+from nuksmlab import numa, perf, program, wait
 from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.paper.start import Fleet, Running
 from nuksmlab.paper.trial import Observed, Phase, Trial
@@ -49,9 +49,6 @@ def wait_for_ksmd(instance: Running) -> None:
 
 
 def merge(ksm: Ksm, trial: Trial, instances: Sequence[Running]) -> None:
-    # All are at work on a host: none may be colder than the others by chance.
-    for instance in instances:
-        instance.warm()
     ksm.merge(sum(instance.equal_pages for instance in instances))
     if trial["corrected"]:
         program.place_once(trial["corrected"])
@@ -103,7 +100,11 @@ def run_all(
     return [phases[number] for number in sorted(phases)]
 
 
-def measure(ksm: Ksm, trial: Trial, instances: Sequence[Running]) -> Observed:
+def measure(
+    ksm: Ksm, trial: Trial, instances: Sequence[Running], free: int
+) -> Observed:
+    """`free` pages there were before anything was merged."""
+    freed = numa.free_pages() - free
     pages = [instance.pages_by_node() for instance in instances]
     counters = ksm.counters()
     for instance in instances:
@@ -113,6 +114,7 @@ def measure(ksm: Ksm, trial: Trial, instances: Sequence[Running]) -> Observed:
         "trial": trial,
         "pages_shared": counters["pages_shared"],
         "pages_sharing": counters["pages_sharing"],
+        "pages_freed": freed,
         "instances": [
             {
                 **place,
@@ -138,13 +140,17 @@ def carry_out(ksm: Ksm, fleet: Fleet, trial: Trial) -> Iterator[Observed]:
             instance.renice(place["nice"])
             if number == 0 and trial["placement"] != "off":
                 wait_for_ksmd(instance)
+        # All are at work on a host: none may be colder than the others by chance.
+        for instance in instances:
+            instance.warm()
+        free = numa.free_pages()
         mappings = sum(instance.equal_pages for instance in instances)
         for stage in range(1, trial["stages"]):
-            yield measure(ksm, trial, instances)
+            yield measure(ksm, trial, instances, free)
             merge_part(ksm, mappings * stage / (trial["stages"] - 1) - 1)
         if trial["placement"] != "off":
             merge(ksm, trial, instances)
-        yield measure(ksm, trial, instances)
+        yield measure(ksm, trial, instances, free)
 
 
 def progress(number: int, total: int, observed: Observed, took: float) -> str:

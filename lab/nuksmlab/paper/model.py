@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """From counts to run times, and from these to the paper's figures of merit.
 
-A run takes its instructions' time and that of its DRAM accesses, one after the
-other: at their latency, or at the bandwidth where that takes longer.
+A run takes its instructions' time and that of its DRAM accesses, each at its latency,
+by default one after the other. Links that are full are not modelled: one thread for
+each node, waiting for each access, moves 0.7 GiB/s.
 """
 
-import statistics
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,6 @@ from pathlib import Path
 from nuksmlab.counter import Counts
 from nuksmlab.paper.trial import Result, ResultInstance, local_pages_percent
 
-LINE_BYTES = 64
 PAPERS_MACHINE = Path(__file__).with_name("machine.toml")
 
 
@@ -27,8 +26,9 @@ class Hardware:
     cycles_per_instruction: float
     local_ns: float
     remote_ns: float
-    local_gib_per_second: float
-    remote_gib_per_second: float
+    overlap: float = 1.0  # misses that are waited for at the same time
+    walks: float = 0.0  # accesses to page tables in local memory, for each miss
+    misses: float = 1.0  # of the last-level cache, for each one counted
 
 
 def read_hardware(path: Path) -> Hardware:
@@ -41,11 +41,9 @@ def modelled_seconds(counts: Counts, hardware: Hardware) -> float:
     computing = (
         counts["instructions"] * hardware.cycles_per_instruction / hardware.ghz * 1e-9
     )
-    waiting = (local * hardware.local_ns + remote * hardware.remote_ns) * 1e-9
-    moving = (LINE_BYTES / 2**30) * (
-        local / hardware.local_gib_per_second + remote / hardware.remote_gib_per_second
-    )
-    return computing + max(waiting, moving)
+    walking = (local + remote) * hardware.walks * hardware.local_ns
+    waiting = local * hardware.local_ns + remote * hardware.remote_ns + walking
+    return computing + hardware.misses * waiting * 1e-9 / hardware.overlap
 
 
 def seconds(instance: ResultInstance, hardware: Hardware) -> float:
@@ -56,34 +54,33 @@ def seconds(instance: ResultInstance, hardware: Hardware) -> float:
     return modelled_seconds(counts, hardware)
 
 
-def mean_seconds(results: Sequence[Result], hardware: Hardware) -> list[float]:
-    """Of each instance, over the repetitions."""
-    columns = zip(*(result["instances"] for result in results), strict=True)
+def seconds_of(results: Sequence[Result], hardware: Hardware) -> list[list[float]]:
+    """Of each repetition, each instance."""
     return [
-        statistics.mean(seconds(instance, hardware) for instance in column)
-        for column in columns
+        [seconds(instance, hardware) for instance in result["instances"]]
+        for result in results
     ]
 
 
-def mean_remote_percent(results: Sequence[Result]) -> list[float]:
-    """Of each instance's DRAM accesses, over the repetitions.
+def remote_percent(instance: ResultInstance) -> float:
+    """Of its DRAM accesses, counted by the emulator, or by the processor.
 
-    Counted by the emulator, or by the processor. Where nothing counts them, its pages
-    stand for them.
+    Where nothing counts them, its pages stand for them.
     """
+    if counts := instance["counts"]:
+        total = counts["local"] + counts["remote"] + counts["elsewhere"]
+        return 100 * counts["remote"] / total
+    loads = instance.get("loads")
+    if loads and any(loads.values()):
+        return 100 * loads["remote"] / (loads["local"] + loads["remote"])
+    return 100 - local_pages_percent(instance)
 
-    def percent(instance: ResultInstance) -> float:
-        if counts := instance["counts"]:
-            total = counts["local"] + counts["remote"] + counts["elsewhere"]
-            return 100 * counts["remote"] / total
-        loads = instance.get("loads")
-        if loads and any(loads.values()):
-            return 100 * loads["remote"] / (loads["local"] + loads["remote"])
-        return 100 - local_pages_percent(instance)
 
-    columns = zip(*(result["instances"] for result in results), strict=True)
+def remote_percent_of(results: Sequence[Result]) -> list[list[float]]:
+    """Of each repetition, each instance."""
     return [
-        statistics.mean(percent(instance) for instance in column) for column in columns
+        [remote_percent(instance) for instance in result["instances"]]
+        for result in results
     ]
 
 

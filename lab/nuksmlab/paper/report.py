@@ -40,9 +40,8 @@ EMULATED = """
 machine: where the kernel keeps pages, what merging saved, and DRAM accesses, which
 the emulator counts behind caches that are modelled</td></tr>
 <tr><td class="name modelled">modelled</td><td class="name">from what was measured:
-run time = instructions at their rate + accesses at their node's latency (or
-bandwidth, where that takes longer). Emulated nodes have no latency of their
-own</td></tr>
+run time = instructions at their rate + accesses at their node's latency. Emulated
+nodes have no latency of their own</td></tr>
 """
 ON_HOST = """
 <tr><td class="name measured">measured</td><td class="name">here, on this machine:
@@ -109,7 +108,7 @@ def html_picture(picture: Picture) -> str:
 
 def html_table(table: Table, picture: Picture | None) -> Iterator[str]:
     """With the picture of the same, if there is one."""
-    yield f"<h3>{html.escape(table.title)}</h3>"
+    yield f"<h3>{html.escape(table.title)}</h3><p>{html.escape(table.note)}</p>"
     yield html_picture(picture) if picture else ""
     yield "<table><tr>"
     for column in table.columns:
@@ -185,8 +184,7 @@ def html_legend(hardware: Hardware | None) -> str:
     return LEGEND.format(here=EMULATED) + (
         f"<p>Run times are modelled for {html.escape(hardware.name)}: "
         f"{hardware.local_ns:.0f} ns to local memory, {hardware.remote_ns:.0f} ns to "
-        f"remote; {hardware.local_gib_per_second:.0f} and "
-        f"{hardware.remote_gib_per_second:.0f} GiB/s; {hardware.ghz} GHz at "
+        f"remote; {hardware.ghz} GHz at "
         f"{hardware.cycles_per_instruction} cycles per instruction (assumed).</p>"
     )
 

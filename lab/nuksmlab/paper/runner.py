@@ -185,6 +185,7 @@ def read(kept: Path) -> Iterator[Result]:
             "trial": observed["trial"],
             "pages_shared": observed["pages_shared"],
             "pages_sharing": observed["pages_sharing"],
+            "pages_freed": observed["pages_freed"],
             "instances": [
                 {**instance, "counts": counted[number].popleft() if counted else None}
                 for number, instance in enumerate(observed["instances"])

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What an experiment gives to the report: tables, pictures, checks, remarks."""
 
-from collections.abc import Callable, Iterable
+import statistics
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
@@ -39,6 +41,8 @@ class Table:
     title: str
     columns: list[Column]
     rows: list[Row]
+    note: str = ""
+    of_model: bool = False  # says nothing where times are measured
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Picture:
     name: str
     caption: str
     draw: Callable[[Canvas], None]
+    of_model: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ class Check:
     found: str
     holds: bool
     by_clock: bool = False  # depends on what else the host does
+    of_measured_times: bool = False  # modelled ones could not but hold
 
 
 @dataclass(frozen=True)
@@ -77,12 +83,20 @@ def all_measured(section: Section) -> Section:
             ],
         )
         for table in section.tables
+        if not table.of_model
     ]
     pictures = [
         replace(picture, caption=picture.caption.replace(MODELLED, MEASURED))
         for picture in section.pictures
+        if not picture.of_model
     ]
     return replace(section, tables=tables, pictures=pictures)
+
+
+def of_model(section: Section) -> Section:
+    """Without the goals that modelled times could not but reach."""
+    checks = [check for check in section.checks if not check.of_measured_times]
+    return replace(section, checks=checks)
 
 
 def grouped(results: Iterable[Result]) -> Grouped:
@@ -108,16 +122,49 @@ def number(value: float | None, digits: int = 2) -> str:
     return UNKNOWN if value is None else f"{value:z.{digits}f}"
 
 
-def at_least(what: str, found: float, goal: float, digits: int = 3) -> Check:
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """The median of all repetitions, with the least and the most."""
+    middle, least, most = (
+        number(value, digits)
+        for value in (statistics.median(values), min(values), max(values))
+    )
+    return middle if least == most else f"{middle} ({least} to {most})"
+
+
+def worst(found: float, several: Sequence[float], digits: int) -> str:
+    of = f" (worst of {len(several)})" if len(several) > 1 else ""
+    return f"{number(found, digits)}{of}"
+
+
+def at_least(what: str, values: Sequence[float], goal: float, digits: int = 3) -> Check:
+    """Each of the values, which are those of the repetitions."""
     return Check(
-        what, f"at least {goal:.{digits}f}", f"{found:.{digits}f}", found >= goal
+        what,
+        f"at least {goal:.{digits}f}",
+        worst(min(values), values, digits),
+        min(values) >= goal,
     )
 
 
-def at_most(what: str, found: float, goal: float, digits: int = 2) -> Check:
+def at_most(what: str, values: Sequence[float], goal: float, digits: int = 2) -> Check:
+    """Each of the values, which are those of the repetitions."""
     return Check(
-        what, f"at most {goal:.{digits}f}", f"{found:.{digits}f}", found <= goal
+        what,
+        f"at most {goal:.{digits}f}",
+        worst(max(values), values, digits),
+        max(values) <= goal,
     )
+
+
+def counted(results: Sequence[Result]) -> Check:
+    """An access to no node's memory is taken for a local one."""
+    shares = [
+        100 * counts["elsewhere"] / (counts["local"] + counts["remote"])
+        for result in results
+        for instance in result["instances"]
+        if (counts := instance["counts"])
+    ]
+    return at_most("DRAM accesses to no node's memory, %", shares or [0.0], 0.1)
 
 
 def answers(results: Iterable[Result]) -> Check:
@@ -134,6 +181,15 @@ def answers(results: Iterable[Result]) -> Check:
         f"wrong: {'; '.join(wrong)}" if wrong else "all",
         not wrong,
     )
+
+
+def bar(
+    axes: Axes, position: float, values: Sequence[float], width: float, **how: Any
+) -> None:
+    """The median of all repetitions, and a line from the least to the most."""
+    middle = statistics.median(values)
+    ends = [[middle - min(values)], [max(values) - middle]]
+    axes.bar(position, middle, width, yerr=ends, capsize=2, **how)
 
 
 def legend(canvas: Canvas, axes: Axes) -> None:

@@ -50,6 +50,7 @@ class Observed(TypedDict):
     trial: Trial
     pages_shared: int
     pages_sharing: int
+    pages_freed: int  # by which the machine's free memory has grown since merging began
     instances: list[ObservedInstance]
 
 
@@ -61,6 +62,7 @@ class Result(TypedDict):
     trial: Trial
     pages_shared: int
     pages_sharing: int
+    pages_freed: int
     instances: list[ResultInstance]
     expected: str  # checksum, of a run on the host without merging
     raw: str  # file and line of what was observed
@@ -76,6 +78,11 @@ def places(nodes: list[int], nices: list[int] | None = None) -> list[Place]:
 def saved_mib(result: Result) -> float:
     """What merging gave back: each merged page but one of its copies."""
     return result["pages_sharing"] * PAGE_BYTES / 2**20
+
+
+def freed_mib(result: Result) -> float:
+    """What the machine has more of, after what KSM takes for its records."""
+    return result["pages_freed"] * PAGE_BYTES / 2**20
 
 
 def merged_share(result: Result) -> float:

@@ -15,7 +15,14 @@ from nuksmlab.paper.fairness.section import (
     run_times,
 )
 from nuksmlab.paper.model import Hardware
-from nuksmlab.paper.section import Picture, Section, answers, grouped, workloads
+from nuksmlab.paper.section import (
+    Picture,
+    Section,
+    answers,
+    counted,
+    grouped,
+    workloads,
+)
 from nuksmlab.paper.trial import Result
 
 TITLE = "Real virtual machines: Figures 3 and 6 and Table II by KVM"
@@ -50,5 +57,5 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
             merits("guests-table-2", f"Guests: {MERITS}", several),
         ],
         [Picture("guests-run-time", "Guests: run times (modelled)", draw)],
-        [answers(results), *checks(several)],
+        [answers(results), counted(results), *checks(several)],
     )

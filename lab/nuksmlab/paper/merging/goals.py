@@ -36,14 +36,14 @@ def all_merged(results: Sequence[Copies], case: str) -> Check:
         for merged in point.both(lambda one: one.mib)
     )
     share = least / results[0]["run"]["mib"]
-    return at_least(f"{case}: share of each copy that is merged", share, 0.99)
+    return at_least(f"{case}: share of each copy that is merged", [share], 0.99)
 
 
 def speed(results: Sequence[Copies]) -> list[Check]:
     worst = [
         at_least(
             f"worst, copy {point.added}: times as many MiB per second with our index",
-            point.ratio(),
+            [point.ratio()],
             LEAST_WORST,
             1,
         )
@@ -53,7 +53,7 @@ def speed(results: Sequence[Copies]) -> list[Check]:
         point.ratio() for point in figures.points(results, plan.BEST)
     )
     what = "best, median of all copies: times as many MiB per second with our index"
-    return [*worst, at_least(what, best, LEAST_BEST)]
+    return [*worst, at_least(what, [best], LEAST_BEST)]
 
 
 def reading(results: Sequence[Copies]) -> list[Check]:
@@ -63,7 +63,7 @@ def reading(results: Sequence[Copies]) -> list[Check]:
         for name in plan.INDEXES:
             before, after = figures.read_times(figures.of(results, case, name))
             what = f"{case}, {name}: reading merged memory, of the time before"
-            checks.append(at_most(what, after / before, MOST_READ[case]))
+            checks.append(at_most(what, [after / before], MOST_READ[case]))
     return checks
 
 
@@ -98,8 +98,8 @@ def of_guests(results: Sequence[Guests], expected: str) -> list[Check]:
         off = 100 * abs(ours - old) / (max(ours, old) or 1)
         name = f"virtual machines, {point.added}"
         what = f"{name}: MiB merged by the two indexes, difference in %"
-        checks.append(at_most(what, off, MOST_OFF_PERCENT, 1))
+        checks.append(at_most(what, [off], MOST_OFF_PERCENT, 1))
         old, ours = point.both(lambda one: one.compares_per_page)
         what = f"{name}: comparisons with our index, of those with the old one"
-        checks.append(at_most(what, ours / old if old else 1.0, MOST_COMPARES))
+        checks.append(at_most(what, [ours / old if old else 1.0], MOST_COMPARES))
     return checks

@@ -59,7 +59,7 @@ def copies(extent: Extent) -> list[Run]:
     """Short runs: once more than others, so that one can be told from the noise."""
     return [
         run(case, name, index, extent.copy_mib, repetition)
-        for repetition in range(extent.repetitions + 1)
+        for repetition in range(extent.other_repetitions + 1)
         for case in CASES
         for name, index in in_turn(repetition)
     ]
@@ -68,7 +68,7 @@ def copies(extent: Extent) -> list[Run]:
 def guests(extent: Extent) -> list[Run]:
     return [
         run(REAL, name, index, extent.kib // 1024, repetition)
-        for repetition in range(extent.repetitions)
+        for repetition in range(extent.other_repetitions)
         for name, index in in_turn(repetition)
     ]
 

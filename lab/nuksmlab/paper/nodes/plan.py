@@ -9,6 +9,7 @@ from nuksmlab.paper.extent import (
     STOCK,
     Extent,
     Part,
+    by_turns,
     trial,
 )
 from nuksmlab.paper.trial import places
@@ -32,7 +33,9 @@ def parts(extent: Extent) -> list[Part]:
                     extent,
                     workload,
                     configuration,
-                    places([number % NODES for number in range(count)]),
+                    by_turns(
+                        places([number % NODES for number in range(count)]), repetition
+                    ),
                     kib=extent.kib // 2,
                     repetition=repetition,
                 )

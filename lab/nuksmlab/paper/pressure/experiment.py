@@ -34,7 +34,7 @@ def boot(kernel: Path, kept: Path) -> None:
 
 def run(size: Extent, kept: Path) -> None:
     kernel = kernels.build("um")
-    runs = plan.runs(size.repetitions)
+    runs = plan.runs(size.other_repetitions)
     programs = (paths.TENANT, kernel)
     facts = Facts(
         made_from([runs, plan.GUEST_MIB], SOURCES, programs),

@@ -9,7 +9,15 @@ from typing import TypedDict, cast
 
 from nuksmlab import database
 from nuksmlab.machine import Machine
-from nuksmlab.paper.extent import QUICK, STOCK, Configuration, Extent, Part, trial
+from nuksmlab.paper.extent import (
+    QUICK,
+    STOCK,
+    Configuration,
+    Extent,
+    Part,
+    by_turns,
+    trial,
+)
 from nuksmlab.paper.trial import Trial, places
 
 NODE_MIB = 512
@@ -56,13 +64,19 @@ def trials(extent: Extent, workload: str) -> list[Trial]:
         planned
         for repetition in range(repetitions)
         for planned in (
-            trial(extent, workload, STOCK, places(on), repetition=repetition),
+            trial(
+                extent,
+                workload,
+                STOCK,
+                by_turns(places(on), repetition),
+                repetition=repetition,
+            ),
             *(
                 trial(
                     extent,
                     workload,
                     named(configuration, pair),
-                    places(on, list(pair["nice"])),
+                    by_turns(places(on, list(pair["nice"])), repetition),
                     repetition=repetition,
                 )
                 for pair in published()["table_3"]

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Figures 4 and 7 and Table III, from the results; the goals."""
 
-import statistics
 from collections.abc import Iterator, Sequence
 from functools import partial
 
 from matplotlib.figure import Figure as Canvas
 
 from nuksmlab import database
-from nuksmlab.paper import model
+from nuksmlab.paper import model, sensitivity
 from nuksmlab.paper.extent import STOCK
+from nuksmlab.paper.merits import by_instance
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.priority import plan
 from nuksmlab.paper.priority.plan import BY_PRIORITY, CORRECTED, NicePair
@@ -28,12 +28,16 @@ from nuksmlab.paper.section import (
     answers,
     at_least,
     at_most,
+    bar,
+    counted,
     grouped,
     legend,
     number,
     raw,
+    spread,
     workloads,
 )
+from nuksmlab.paper.sensitivity import Quantity
 from nuksmlab.paper.trial import Result, local_pages_percent, merged_share
 
 TITLE = "Figures 4 and 7, Table III: priorities"
@@ -45,10 +49,10 @@ def pairs() -> list[NicePair]:
     return plan.published()["table_3"]
 
 
-def local_percent(results: Sequence[Result]) -> list[float]:
-    """Of each instance's merged pages, over the repetitions."""
+def local_percent(results: Sequence[Result]) -> list[list[float]]:
+    """Of each instance's merged pages, in each repetition."""
     columns = zip(*(result["instances"] for result in results), strict=True)
-    return [statistics.mean(map(local_pages_percent, column)) for column in columns]
+    return [list(map(local_pages_percent, column)) for column in columns]
 
 
 def all_shared(groups: Grouped) -> list[str]:
@@ -76,7 +80,7 @@ def table_3(groups: Grouped) -> Table:
             ]
             cells = [workload, pair["name"], "{}, {}".format(*pair["nice"])]
             for instance in (0, 1):
-                cells += [number(local_percent(some)[instance], 1) for some in found]
+                cells += [spread(local_percent(some)[instance], 1) for some in found]
                 cells.append(number(pair["local_percent"][instance], 0))
             rows.append(Row(cells, raw(*found)))
     title = "Table III: merged pages that are local, by priority"
@@ -85,17 +89,19 @@ def table_3(groups: Grouped) -> Table:
 
 def normalized(
     groups: Grouped, hardware: Hardware, workload: str, name: str
-) -> list[float]:
-    """To instance 0 with KSM."""
-    stock = model.mean_seconds(groups[workload, STOCK.name], hardware)[0]
+) -> list[list[float]]:
+    """To the first instance with KSM in the same repetition; of each repetition."""
+    stock = model.seconds_of(groups[workload, STOCK.name], hardware)
+    several = model.seconds_of(groups[workload, name], hardware)
     return [
-        time / stock for time in model.mean_seconds(groups[workload, name], hardware)
+        [time / first for time in times]
+        for times, (first, _) in zip(several, stock, strict=True)
     ]
 
 
-def shorter_percent(times: Sequence[float]) -> float:
-    """By how much the first time is below the second."""
-    return 100 * (1 - times[0] / times[1])
+def shorter_percent(favoured: float, other: float) -> float:
+    """By how much a favoured instance's time is below the other's."""
+    return 100 * (1 - favoured / other)
 
 
 def figure_7(groups: Grouped, hardware: Hardware) -> Table:
@@ -121,8 +127,8 @@ def figure_7(groups: Grouped, hardware: Hardware) -> Table:
                     [
                         workload,
                         shown,
-                        *map(number, times),
-                        number(shorter_percent(times), 1),
+                        *map(spread, by_instance(times)),
+                        spread([shorter_percent(*each) for each in times], 1),
                         number(paper, 0),
                     ],
                     raw(groups[workload, name]),
@@ -135,13 +141,33 @@ def figure_7(groups: Grouped, hardware: Hardware) -> Table:
     return Table("figure-7", title, columns, rows)
 
 
+def shorter(groups: Grouped, hardware: Hardware, workload: str) -> list[float]:
+    """Of each repetition, by how much instance 0's run is shorter in C-10:1."""
+    name = plan.named(BY_PRIORITY, pairs()[0]).name
+    times = model.seconds_of(groups[workload, name], hardware)
+    return [shorter_percent(*each) for each in times]
+
+
+def quantities(groups: Grouped) -> list[Quantity]:
+    known = plan.published()["figure_7"]
+    name = plan.named(BY_PRIORITY, pairs()[0]).name
+    return [
+        Quantity(
+            workload,
+            partial(shorter, groups, workload=workload),
+            known.get(workload),
+            raw(groups[workload, name]),
+        )
+        for workload in workloads(groups)
+    ]
+
+
 def throughput(
     results: Sequence[Result], hardware: Hardware
 ) -> Iterator[tuple[float, list[float]]]:
     """Percent merged; each instance's throughput relative to its own unmerged."""
-    before = model.mean_seconds(results[:1], hardware)
-    for result in results:
-        times = model.mean_seconds([result], hardware)
+    before, *_ = several = model.seconds_of(results, hardware)
+    for result, times in zip(results, several, strict=True):
         relative = [first / now for first, now in zip(before, times, strict=True)]
         yield 100 * merged_share(result), relative
 
@@ -201,15 +227,16 @@ def draw_times(groups: Grouped, hardware: Hardware, canvas: Canvas) -> None:
     shown.insert(0, ("KSM", STOCK.name))
     for axes, workload in zip(several, names, strict=True):
         for instance in (0, 1):
-            axes.bar(
-                [position + (instance - 0.5) * 0.4 for position in range(len(shown))],
-                [
-                    normalized(groups, hardware, workload, name)[instance]
-                    for _, name in shown
-                ],
-                0.38,
-                label=f"instance {instance}",
-            )
+            for position, (_, name) in enumerate(shown):
+                times = normalized(groups, hardware, workload, name)
+                bar(
+                    axes,
+                    position + (instance - 0.5) * 0.4,
+                    by_instance(times)[instance],
+                    0.38,
+                    color=("tab:blue", "tab:orange")[instance],
+                    label=f"instance {instance}" if position == 0 else None,
+                )
         axes.set_xticks(range(len(shown)), [name for name, _ in shown], rotation=20)
         axes.set_title(workload)
         axes.grid(axis="y", alpha=0.3)
@@ -223,14 +250,16 @@ def share_checks(groups: Grouped) -> Iterator[Check]:
             for configuration in PLACED:
                 name = plan.named(configuration, pair).name
                 off = [
-                    abs(local_percent([result])[instance] - published)
-                    for result in groups[workload, name]
-                    for instance, published in enumerate(pair["local_percent"])
+                    abs(share - published)
+                    for shares, published in zip(
+                        local_percent(groups[workload, name]),
+                        pair["local_percent"],
+                        strict=True,
+                    )
+                    for share in shares
                 ]
                 yield at_most(
-                    f"{workload}, {name}: points off the published share",
-                    max(off),
-                    POINT,
+                    f"{workload}, {name}: points off the published share", off, POINT
                 )
 
 
@@ -245,7 +274,7 @@ def run_time_checks(groups: Grouped, hardware: Hardware) -> Iterator[Check]:
             times = normalized(groups, hardware, workload, name)
             yield at_least(
                 f"{workload}, {name}: instance 1's run is shorter, by %",
-                shorter_percent(times[::-1]),
+                [shorter_percent(second, first) for first, second in times],
                 plan.published()["figure_7"][workload],
                 1,
             )
@@ -262,12 +291,12 @@ def throughput_checks(groups: Grouped, hardware: Hardware) -> Iterator[Check]:
     }
     yield at_least(
         "KSM subverts priority: the favoured instance's throughput falls, in %",
-        falls[STOCK],
+        [falls[STOCK]],
         plan.published()["figure_4"]["drop_percent"],
         1,
     )
     yield at_most(
-        "nuKSM keeps priority: the same fall, in %", falls[BY_PRIORITY], 5.0, 1
+        "nuKSM keeps priority: the same fall, in %", [falls[BY_PRIORITY]], 5.0, 1
     )
 
 
@@ -292,7 +321,7 @@ def split(results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
 def section(results: Sequence[Result], hardware: Hardware) -> Section:
     by_pair, by_stage = split(results)
     groups, stages = grouped(by_pair), grouped(by_stage)
-    tables, pictures, checks = [], [], [answers(results)]
+    tables, pictures, checks = [], [], [answers(results), counted(results)]
     if stages:
         tables.append(figure_4(stages, hardware))
         draw = partial(draw_throughput, stages, hardware)
@@ -301,8 +330,13 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
         checks += throughput_checks(stages, hardware)
     if groups:
         tables += [table_3(groups), figure_7(groups, hardware)]
-        draw = partial(draw_times, groups, hardware)
-        caption = "As Figure 7: run times by priority (modelled)"
-        pictures.append(Picture("figure-7", caption, draw))
+        title = "Figure 7, C-10:1: by how much instance 0's run is shorter, %"
+        found = quantities(groups)
+        tables.append(sensitivity.table("figure-7-bands", title, found, hardware))
+        pictures.append(
+            sensitivity.picture(
+                "figure-7-bands", title, "shorter by, %", found, hardware
+            )
+        )
         checks += [*share_checks(groups), *run_time_checks(groups, hardware)]
     return Section(TITLE, INTRODUCTION, tables, pictures, checks)
