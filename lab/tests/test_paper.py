@@ -267,7 +267,7 @@ def test_no_goal_is_one_that_modelled_times_cannot_miss() -> None:
     (experiment, *_) = experiments.TRIALS
     made = experiment.section(observe_all(experiment.parts(QUICK)), HARDWARE)
     combined = [check for check in made.checks if "combined" in check.what]
-    assert len(combined) == 2 * len(extent.WORKLOADS)
+    assert len(combined) == 3 * len(extent.WORKLOADS)
     assert not set(combined) & set(of_model(made).checks)
 
 
@@ -367,11 +367,11 @@ def test_counts_are_joined_with_what_was_observed(tmp_path: Path) -> None:
 def test_report_labels_each_column_and_names_raw_samples(tmp_path: Path) -> None:
     path = report.write(tmp_path, [section("fairness")], ["rest"], {}, HARDWARE)
     text = path.read_text()
-    assert '<th class="published">KSM<small>published</small></th>' in text
+    assert '<th class="published">fairness<small>published</small></th>' in text
     assert '<a href="raw/made-up/observed.jsonl">made-up</a>' in text
     assert "Not run: rest" in text
     head = (tmp_path / "table-2.csv").read_text().splitlines()[0]
-    assert head.startswith("workload,fairness: KSM (modelled),KSM (published)")
+    assert head.startswith("workload,configuration,fairness (modelled),fairness (publ")
     assert head.endswith("raw samples")
     assert (tmp_path / "figure-3a.png").stat().st_size > 0
 

@@ -2,7 +2,7 @@
 """How much of each workload is run: data, caches and operations go together."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nuksmlab import database, virtual
 from nuksmlab.counter import Caches
@@ -76,14 +76,17 @@ class Configuration:
     name: str
     placement: str
     index: str = "checksum"
+    kib_per_tree: int = 16  # the engine's default; 0: one tree
     corrected: str = ""
 
 
 OFF = Configuration("KSM off", "off")
 # The same kernel without what the engine adds: one tree, ordered by content.
-STOCK = Configuration("KSM", "first", "content")
+STOCK = Configuration("KSM", "first", "content", 0)
 NUKSM = Configuration("nuKSM", "fair")
-CORRECTED = Configuration("KSM + nuksm place", "first", "content", corrected="fair")
+# As near to the paper's as the engine can be: trees by content, one for each 100 MiB.
+BY_CONTENT = Configuration("nuKSM, by content", "fair", "content", 102400)
+CORRECTED = replace(STOCK, name="KSM + nuksm place", corrected="fair")
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ def trial(
         "operations": extent.operations[workload.removeprefix(virtual.PREFIX)],
         "placement": configuration.placement,
         "index": configuration.index,
+        "kib_per_tree": configuration.kib_per_tree,
         "corrected": configuration.corrected,
         "instances": instances,
         "stages": other.get("stages", 1),

@@ -35,7 +35,7 @@ def configure(ksm: Ksm, trial: Trial) -> None:
         return
     ksm.write_text("placement", trial["placement"])
     ksm.write_text("index", trial["index"])
-    ksm.write("kib_per_tree", 0 if trial["index"] == "content" else 256)
+    ksm.write("kib_per_tree", trial["kib_per_tree"])
     ksm.set_speed(CRAWL)
     ksm.start()
 

@@ -64,12 +64,24 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """What the paper says, and what came out: for readers in a hurry."""
+
+    what: str
+    published: str
+    found: str
+    kind: str  # of what was found
+    remark: str
+
+
+@dataclass(frozen=True)
 class Section:
     title: str
     paragraphs: list[str]
     tables: list[Table] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
 
 
 def all_measured(section: Section) -> Section:
@@ -90,7 +102,11 @@ def all_measured(section: Section) -> Section:
         for picture in section.pictures
         if not picture.of_model
     ]
-    return replace(section, tables=tables, pictures=pictures)
+    claims = [
+        replace(claim, kind=MEASURED) if claim.kind == MODELLED else claim
+        for claim in section.claims
+    ]
+    return replace(section, tables=tables, pictures=pictures, claims=claims)
 
 
 def of_model(section: Section) -> Section:
@@ -129,6 +145,13 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
         for value in (statistics.median(values), min(values), max(values))
     )
     return middle if least == most else f"{middle} ({least} to {most})"
+
+
+def reach(values: Iterable[float], digits: int = 0) -> str:
+    """From the least to the most."""
+    several = list(values)
+    least, most = (number(value, digits) for value in (min(several), max(several)))
+    return least if least == most else f"{least} to {most}"
 
 
 def worst(found: float, several: Sequence[float], digits: int) -> str:

@@ -24,6 +24,7 @@ class Trial(TypedDict):
     operations: int  # in each measured phase, of each instance
     placement: str  # off, or the engine's: first, fair, priority
     index: str  # the engine's: content is stock KSM's, checksum ours
+    kib_per_tree: int  # memory for each of the engine's trees; 0: there is one
     corrected: str  # by `nuksm place` with this policy, after merging; or empty
     instances: list[Place]
     stages: int  # measured phases, each after a further part was merged

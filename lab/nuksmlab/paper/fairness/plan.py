@@ -3,6 +3,7 @@
 
 from nuksmlab.machine import Machine
 from nuksmlab.paper.extent import (
+    BY_CONTENT,
     CORRECTED,
     NUKSM,
     OFF,
@@ -15,7 +16,7 @@ from nuksmlab.paper.extent import (
 from nuksmlab.paper.trial import places
 
 NODE_MIB = 512
-CONFIGURATIONS = (OFF, STOCK, NUKSM, CORRECTED)
+CONFIGURATIONS = (OFF, STOCK, NUKSM, BY_CONTENT, CORRECTED)
 
 
 def parts(extent: Extent) -> list[Part]:
