@@ -2,7 +2,8 @@
 //! All places that map merged pages, in the order of page frames.
 
 use crate::{Error, KpageFlags, Pagemap, Result, mergeable_areas, page_size};
-use nuksm_sysroot::Root;
+use nuksm_sysroot::{Root, Stopped, patiently};
+use std::cell::RefCell;
 
 /// One place that maps a merged page: 16 bytes, because there are many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,37 @@ pub struct Scan {
     pub unread: Vec<(u32, nuksm_sysroot::Error)>,
 }
 
+/// What a look into one process found.
+#[derive(Debug, Default)]
+struct Look {
+    mappings: Vec<Mapping>,
+    looked_at: u64,
+}
+
+fn look_into(root: &Root, tenant: u32, pid: u32, stop: &dyn Fn() -> bool) -> Result<Look> {
+    let mut look = Look::default();
+    let Some(areas) = mergeable_areas(root, pid)? else {
+        return Ok(look);
+    };
+    let Some(pagemap) = Pagemap::open(root, &pid.to_string())? else {
+        return Ok(look);
+    };
+    for area in areas {
+        let mut hidden = false;
+        pagemap.walk(area, stop, |addr, entry| {
+            look.looked_at += 1;
+            if entry.is_shared_anonymous() {
+                hidden |= entry.pfn() == 0;
+                look.mappings.push(Mapping::new(entry.pfn(), tenant, addr));
+            }
+        })?;
+        if hidden {
+            return Err(Error::HiddenFrames);
+        }
+    }
+    Ok(look)
+}
+
 /// Frames between two questions whether to stop: a read of kpageflags each, at
 /// the most.
 const FRAMES: u64 = 4096;
@@ -66,42 +98,43 @@ impl Scan {
     /// true, the answer is [`Error::Stopped`].
     pub fn run(root: &Root, flags: &mut KpageFlags, pids: &[u32], stop: &dyn Fn() -> bool) -> Result<Self> {
         let mut scan = Self::default();
-        for (tenant, &pid) in (0_u32..).zip(pids) {
-            match scan.look_into(root, tenant, pid, stop) {
-                // None may keep the others from being seen.
-                Err(Error::File(error)) => scan.unread.push((tenant, error)),
-                looked => looked?,
-            }
+        let (mut next, mut in_order) = (0, true);
+        let failed = RefCell::new(None);
+        let jobs = (0_u32..).zip(pids).map(|(tenant, &pid)| (pid, (tenant, pid)));
+        let there = root.clone();
+        let looked = patiently(
+            jobs,
+            move |(tenant, pid), wanted| look_into(&there, tenant, pid, &|| wanted.is_over()),
+            &|| failed.borrow().is_some() || stop(),
+            |number, look| {
+                let look = look.unwrap_or_else(|| Err(root.unanswered(pids[number]).into()));
+                match look {
+                    Ok(look) => {
+                        in_order &= number >= next;
+                        next = number + 1;
+                        scan.looked_at += look.looked_at;
+                        scan.mappings.extend(look.mappings);
+                    }
+                    // None may keep the others from being seen.
+                    Err(Error::File(error)) => {
+                        scan.unread.push((u32::try_from(number).unwrap_or(u32::MAX), error));
+                    }
+                    Err(error) => *failed.borrow_mut() = Some(error),
+                }
+            },
+        );
+        if let Some(error) = failed.into_inner() {
+            return Err(error);
         }
-        // They come by tenant and address, and the sort is stable. By radix: a
-        // few sweeps, where comparing would take most of a pass's user time.
+        looked.map_err(|Stopped| Error::Stopped)?;
+        // By radix: a few sweeps, where comparing would take most of a pass's user
+        // time. It is stable, so that of each frame they stay by tenant and address.
+        if !in_order {
+            radsort::sort_by_key(&mut scan.mappings, |mapping| mapping.place);
+        }
         radsort::sort_by_key(&mut scan.mappings, |mapping| mapping.pfn);
         scan.keep_merged(flags, stop)?;
         Ok(scan)
-    }
-
-    /// Adds the mappings of one process.
-    fn look_into(&mut self, root: &Root, tenant: u32, pid: u32, stop: &dyn Fn() -> bool) -> Result<()> {
-        let Some(areas) = mergeable_areas(root, pid)? else {
-            return Ok(());
-        };
-        let Some(pagemap) = Pagemap::open(root, &pid.to_string())? else {
-            return Ok(());
-        };
-        for area in areas {
-            let mut hidden = false;
-            pagemap.walk(area, stop, |addr, entry| {
-                self.looked_at += 1;
-                if entry.is_shared_anonymous() {
-                    hidden |= entry.pfn() == 0;
-                    self.mappings.push(Mapping::new(entry.pfn(), tenant, addr));
-                }
-            })?;
-            if hidden {
-                return Err(Error::HiddenFrames);
-            }
-        }
-        Ok(())
     }
 
     /// Drops frames that are not merged pages or have one known mapping only.
@@ -200,11 +233,27 @@ mod tests {
         let (_dir, root) = machine(&[0; 4], [[PRESENT | 1; 3]; 2]);
         let mut flags = KpageFlags::for_tests(&root, false);
         for times in 0..3 {
-            // In the first process, in the second, and before the flags are read.
+            // While the processes are looked into, and before the flags are read.
             let asked = std::cell::Cell::new(0);
             let stop = || asked.replace(asked.get() + 1) == times;
             assert!(matches!(Scan::run(&root, &mut flags, &[7, 8], &stop), Err(Error::Stopped)));
         }
+    }
+
+    #[test]
+    fn who_does_not_answer_hides_no_other() {
+        let (dir, root) = machine(&[0; 4], [[PRESENT | 1; 3]; 2]);
+        let proc = dir.path().join("proc/6");
+        fs::create_dir(&proc).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, proc.join("smaps"), rustix::fs::Mode::RUSR).unwrap();
+        let mut flags = KpageFlags::for_tests(&root, false);
+        let scan = Scan::run(&root, &mut flags, &[6, 7, 8], &|| false).unwrap();
+        assert_eq!(scan.mappings.len(), 6);
+        assert!(scan.mappings.is_sorted_by_key(|mapping| (mapping.pfn, mapping.place())));
+        let [(0, error)] = scan.unread.as_slice() else { panic!("{:?}", scan.unread) };
+        assert!(error.to_string().contains("/proc/6 does not answer"), "{error}");
+        // Lets the thread that waits go.
+        let _ = fs::OpenOptions::new().write(true).open(proc.join("smaps"));
     }
 
     #[test]

@@ -5,6 +5,10 @@
 //! not exist is `None`, a file that exists but cannot be read or understood is
 //! an error that names it. Neither is ever zero.
 
+mod patience;
+
+pub use patience::{Stopped, Wanted, borrowed_cpu_time, patiently};
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -28,6 +32,12 @@ pub enum Error {
         path: PathBuf,
         /// The kernel's answer.
         source: std::io::Error,
+    },
+    /// Who it is about keeps us from reading it: see [`patiently`].
+    #[error("{path} does not answer: its memory is locked")]
+    Unanswered {
+        /// The directory of the process, root directory included.
+        path: PathBuf,
     },
     /// The content is not what this kind of file holds.
     #[error("{path}: expected {expected}, found {found:?}")]
@@ -57,7 +67,7 @@ impl Error {
     fn kind(&self) -> Option<ErrorKind> {
         match self {
             Self::Unreadable { source, .. } | Self::Unwritable { source, .. } => Some(source.kind()),
-            Self::Malformed { .. } => None,
+            Self::Malformed { .. } | Self::Unanswered { .. } => None,
         }
     }
 }
@@ -163,6 +173,12 @@ impl Root {
             .collect();
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    /// The error for a process that did not answer.
+    #[must_use]
+    pub fn unanswered(&self, pid: u32) -> Error {
+        Error::Unanswered { path: self.path(format!("proc/{pid}")) }
     }
 
     /// The error for a file whose content is not what it should be.

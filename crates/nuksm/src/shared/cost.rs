@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What this thread's work costs.
+//! What this thread's work costs, with what other threads read for it.
 
 use anyhow::{Context, Result};
 use nuksm_sysroot::Root;
@@ -16,7 +16,7 @@ pub struct Meter {
 impl Meter {
     /// Starts measuring.
     pub fn start() -> Self {
-        Self { started: Instant::now(), cpu: cpu_time(ClockId::ThreadCPUTime) }
+        Self { started: Instant::now(), cpu: own_cpu_time() }
     }
 
     /// Wall-clock seconds so far.
@@ -24,10 +24,14 @@ impl Meter {
         self.started.elapsed().as_secs_f64()
     }
 
-    /// CPU seconds of this thread, in user mode and in the kernel, so far.
+    /// CPU seconds so far, in user mode and in the kernel.
     pub fn cpu_seconds(&self) -> f64 {
-        cpu_time(ClockId::ThreadCPUTime).saturating_sub(self.cpu).as_secs_f64()
+        own_cpu_time().saturating_sub(self.cpu).as_secs_f64()
     }
+}
+
+fn own_cpu_time() -> Duration {
+    cpu_time(ClockId::ThreadCPUTime) + nuksm_sysroot::borrowed_cpu_time()
 }
 
 /// The most memory this process ever had resident, in bytes.

@@ -4,7 +4,8 @@
 use anyhow::Result;
 use nuksm_ksmfs::ProcessKsm;
 use nuksm_numafs::{TaskStat, Topology, home_node};
-use nuksm_sysroot::Root;
+use nuksm_sysroot::{Root, Stopped, patiently};
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
 /// A process that KSM tracks.
@@ -44,19 +45,25 @@ pub struct Found {
 /// not look into, or that end meanwhile, are passed over. Others that cannot be
 /// read are so, too, and named: none may keep the rest from being seen.
 pub fn find(root: &Root, machine: &Topology, stop: &dyn Fn() -> bool) -> Result<Found> {
-    let mut tenants = Vec::new();
+    let mut found = BTreeMap::new();
     let mut unread = Vec::new();
-    for pid in root.numbered("proc", "")? {
-        if stop() {
-            return Err(nuksm_pagemap::Error::Stopped.into());
-        }
-        match tenant(root, machine, pid) {
-            Ok(tenant) => tenants.extend(tenant),
-            Err(error) if error.is_permission() => {}
-            Err(error) => unread.push((pid, with_cause(&error))),
-        }
-    }
-    Ok(Found { tenants, note: passed_over(&unread) })
+    let pids = root.numbered("proc", "")?;
+    let (there, nodes) = (root.clone(), machine.clone());
+    patiently(
+        pids.iter().map(|&pid| (pid, pid)),
+        move |pid, _| tenant(&there, &nodes, pid),
+        stop,
+        |number, tenant| {
+            let pid = pids[number];
+            match tenant.unwrap_or_else(|| Err(root.unanswered(pid))) {
+                Ok(tenant) => found.extend(tenant.map(|tenant| (pid, tenant))),
+                Err(error) if error.is_permission() => {}
+                Err(error) => unread.push((pid, with_cause(&error))),
+            }
+        },
+    )
+    .map_err(|Stopped| nuksm_pagemap::Error::Stopped)?;
+    Ok(Found { tenants: found.into_values().collect(), note: passed_over(&unread) })
 }
 
 /// An error in one line.

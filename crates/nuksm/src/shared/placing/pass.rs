@@ -99,10 +99,15 @@ pub fn run(
 /// none: those with an excluded tenant, and with `only`, those without any of
 /// them.
 fn shares(view: &View, policy: Policy, only: &[Who], exclude: &[Who]) -> Vec<Vec<NodeShare>> {
+    // Each tenant is asked once: it is in as many sets as it likes.
+    let which = |whom: &[Who]| -> Vec<bool> {
+        view.tenants.iter().map(|tenant| whom.iter().any(|who| who.is(tenant))).collect()
+    };
+    let (only_these, excluded) = (which(only), which(exclude));
     let share = |set: &Vec<u32>| {
         let tenants = || set.iter().map(|&tenant| &view.tenants[tenant as usize]);
-        let any_is = |whom: &[Who]| tenants().any(|tenant| whom.iter().any(|who| who.is(tenant)));
-        if !only.is_empty() && !any_is(only) || any_is(exclude) {
+        let any_is = |those: &[bool]| set.iter().any(|&tenant| those[tenant as usize]);
+        if !only.is_empty() && !any_is(&only_these) || any_is(&excluded) {
             return Vec::new();
         }
         let sharers: Vec<Sharer> =
