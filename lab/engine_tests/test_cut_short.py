@@ -17,7 +17,10 @@ from nuksmlab.tenant import StartTenant
 
 DEBUGFS = Path("/sys/kernel/debug/nuksm")
 WINDOWS = DEBUGFS / "windows"
-SLOWLY = {"pages_to_scan": 100, "sleep_millisecs": 1}
+MIB = 8
+PAGES = MIB * 256
+# A second or more for a scan of both tenants' pages.
+SLOWLY = {"pages_to_scan": 20, "sleep_millisecs": 2}
 
 
 def audit() -> list[str]:
@@ -26,15 +29,24 @@ def audit() -> list[str]:
     return path.read_text().splitlines()[-1:] if path.exists() else ["audit: ok"]
 
 
-def file_some(ksm: Ksm) -> None:
-    """Until a scan is going on that has filed pages."""
+def wait_to_exceed(ksm: Ksm, counter: str, count: int) -> int:
+    """What the counter is then."""
+    wait.until(
+        lambda: ksm.read(counter) > count,
+        lambda: f"{counter} above {count}; counters are {ksm.counters()}",
+    )
+    return ksm.read(counter)
+
+
+def file_some(ksm: Ksm, pages: int = 1) -> None:
+    """Until a scan is going on that has looked at so many pages."""
     ksm.set_speed(SLOWLY)
     ksm.start()
-    scans = ksm.read("full_scans")
-    wait.until(
-        lambda: ksm.read("full_scans") > scans + 1 and ksm.read("pages_unshared") > 0,
-        lambda: f"pages that are filed; counters are {ksm.counters()}",
-    )
+    while True:
+        scans = wait_to_exceed(ksm, "full_scans", ksm.read("full_scans") + 1)
+        wait_to_exceed(ksm, "pages_scanned", ksm.read("pages_scanned") + pages)
+        if ksm.read("full_scans") == scans and ksm.read("pages_unshared") > 0:
+            return
 
 
 @pytest.mark.needs(nodes=2)
@@ -44,12 +56,14 @@ def test_nodes_get_their_trees_and_lose_them_and_get_them_again(
     """While pages are tracked, and none is merged."""
     trees = None
     tenants = [
-        start(f"vm-{node}", node, mib=8, equal=0, private=100) for node in (0, 1)
+        start(f"vm-{node}", node, mib=MIB, equal=0, private=100) for node in (0, 1)
     ]
     try:
         for _ in range(3):
             for across in (0, 1):
-                file_some(ksm)
+                # Node 1's trees are given up when they have pages, and come back
+                # before it is node 1's turn.
+                file_some(ksm, 3 * PAGES // 2 if across else 1)
                 trees = trees or ksm.read("trees")
                 ksm.write("merge_across_nodes", across)
                 divided = 1 if across else len(numa.online())
@@ -58,7 +72,7 @@ def test_nodes_get_their_trees_and_lose_them_and_get_them_again(
                 ksm.set_speed(FAST)
                 ksm.wait_scans(1)
             tenants.pop().process.kill()
-            tenants.append(start("another", 1, mib=8, equal=0, private=100))
+            tenants.append(start("another", 1, mib=MIB, equal=0, private=100))
     finally:
         ksm.unmerge()
         ksm.write("merge_across_nodes", 1)

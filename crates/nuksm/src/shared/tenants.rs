@@ -128,7 +128,18 @@ fn name_in(root: &Root, task: u32, cgroup: &str, stat: &TaskStat) -> nuksm_sysro
     // No name looks like a gap in a table, and no metric has it.
     let name = if name.trim().is_empty() { format!("task {task}") } else { name };
     // Whoever runs a program may call it anything.
-    Ok(nuksm_sysroot::printable(&name))
+    Ok(cut(&nuksm_sysroot::printable(&name)))
+}
+
+/// Longer names of virtual machines or units are no help to anybody, and would make
+/// every line of a table as wide.
+const LONGEST_NAME: usize = 128;
+
+fn cut(name: &str) -> String {
+    match name.char_indices().nth(LONGEST_NAME) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
 }
 
 /// Does this process run QEMU as it was installed? What it calls itself says
