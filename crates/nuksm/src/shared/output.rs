@@ -93,11 +93,12 @@ pub fn known<T: ToString>(value: Option<T>) -> String {
 /// Writes text to standard output, but nothing that would steer a terminal: in
 /// it may be what others chose, such as names in a file.
 pub fn print(text: &str) -> Result<()> {
-    write(&text.split('\n').map(nuksm_sysroot::printable).collect::<Vec<_>>().join("\n"))
+    write(text, io::stdout().lock())
 }
 
-fn write(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
+/// The same to anywhere.
+pub fn write(text: &str, mut out: impl Write) -> Result<()> {
+    let text = text.split('\n').map(nuksm_sysroot::printable).collect::<Vec<_>>().join("\n");
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
@@ -129,7 +130,17 @@ pub fn write_json(value: &impl Serialize, out: impl Write) -> io::Result<()> {
 
 /// Writes a report: as one line of JSON, or as the text it has for people.
 pub fn print_report<T: Serialize>(json: bool, report: &T, text: impl FnOnce(&T) -> String) -> Result<()> {
-    if json { print_json(report) } else { print(&text(report)) }
+    write_report(json, report, text, io::stdout().lock())
+}
+
+/// The same to anywhere.
+pub fn write_report<T: Serialize>(
+    json: bool,
+    report: &T,
+    text: impl FnOnce(&T) -> String,
+    out: impl Write,
+) -> Result<()> {
+    if json { Ok(write_json(report, out)?) } else { write(&text(report), out) }
 }
 
 /// Shows somebody at a terminal how far the work is; nothing depends on it.
@@ -140,6 +151,11 @@ pub fn progress(text: &str) {
 /// Did the reader of our output go away (`nuksm status | head -1`)?
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// What was written, where a reader that went away changes nothing.
+pub fn unless_closed(written: Result<()>) -> Result<()> {
+    written.or_else(|error| if is_closed_pipe(&error) { Ok(()) } else { Err(error) })
 }
 
 #[cfg(test)]
