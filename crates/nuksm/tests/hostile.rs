@@ -179,3 +179,14 @@ fn a_process_without_a_command_line_is_one() {
 fn a_process_whose_leader_ended_is_one() {
     assert_seen(&Tenant::start("no leader").estimate(1 << 30));
 }
+
+#[test]
+fn a_reader_that_goes_away_hides_no_problem() {
+    let doctor = |out: Stdio| {
+        let mut doctor = Command::new(env!("CARGO_BIN_EXE_nuksm"));
+        doctor.arg("doctor").stdout(out).stderr(Stdio::null()).status().unwrap()
+    };
+    let (reader, gone) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(doctor(gone.into()), doctor(Stdio::null()));
+}

@@ -53,6 +53,21 @@ struct Findings<'a> {
     findings: &'a [Finding],
 }
 
+impl Findings<'_> {
+    fn text(&self) -> String {
+        let text = |finding: &Finding| {
+            let mark = match finding.severity {
+                Severity::Ok => "ok     ",
+                Severity::Note => "note   ",
+                Severity::Problem => "PROBLEM",
+            };
+            let remedy = finding.remedy.as_ref().map(|remedy| format!("         -> {remedy}\n"));
+            format!("{mark}  {}\n{}", finding.what, remedy.unwrap_or_default())
+        };
+        self.findings.iter().map(text).collect()
+    }
+}
+
 fn ok(what: impl Into<String>) -> Finding {
     Finding { severity: Severity::Ok, what: what.into(), remedy: None }
 }
@@ -68,21 +83,9 @@ fn problem(what: impl Into<String>, remedy: impl Into<String>) -> Finding {
 /// Prints the findings; success only without a problem among them.
 pub fn run(root: &Root, args: &DoctorArgs) -> Result<ExitCode> {
     let findings = examine(root)?;
-    if args.json {
-        output::print_json(&Findings { findings: &findings })?;
-    } else {
-        for finding in &findings {
-            let mark = match finding.severity {
-                Severity::Ok => "ok     ",
-                Severity::Note => "note   ",
-                Severity::Problem => "PROBLEM",
-            };
-            output::print(&format!("{mark}  {}\n", finding.what))?;
-            if let Some(remedy) = &finding.remedy {
-                output::print(&format!("         -> {remedy}\n"))?;
-            }
-        }
-    }
+    let report = Findings { findings: &findings };
+    // Whether all is well does not depend on who reads of it.
+    output::unless_closed(output::print_report(args.json, &report, Findings::text))?;
     let well = findings.iter().all(|finding| finding.severity != Severity::Problem);
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -115,12 +115,8 @@ struct Versioned<'a, T> {
     value: &'a T,
 }
 
-/// Writes an object as one line of JSON to standard output.
-pub fn print_json(value: &impl Serialize) -> Result<()> {
-    Ok(write_json(value, io::stdout().lock())?)
-}
-
-/// Writes it as it is made: it may be longer than memory should have to hold.
+/// Writes an object as one line of JSON, as it is made: it may be longer than memory
+/// should have to hold.
 pub fn write_json(value: &impl Serialize, out: impl Write) -> io::Result<()> {
     let mut out = BufWriter::new(out);
     serde_json::to_writer(&mut out, &Versioned { json_version: JSON_VERSION, value })?;
