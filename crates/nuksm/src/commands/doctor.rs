@@ -179,14 +179,14 @@ fn nodes(machine: &Topology) -> Vec<Finding> {
 
 /// Has anybody asked for merging, with what result, within what limits?
 fn registered(root: &Root, ksm: &Ksm, machine: &Topology) -> Result<Vec<Finding>> {
-    let Found { tenants, note: unread } = tenants::find(root, machine, &|| false)?;
+    let Found { tenants, unread } = tenants::find(root, machine, &|| false)?;
+    let unread = tenants::passed_over(&unread)
+        .map(|what| note(what, "see what is wrong with it: its pages are neither shown nor moved"));
     if tenants.is_empty() {
         let remedy = "start programs by `nuksm exec -- CMD`, services with MemoryKSM=yes, QEMU without \
                       mem-merge=off (libvirt: without <nosharepages/>); ksmd then needs a full scan";
-        return Ok(vec![problem(
-            "no process that this user may see has mergeable memory that ksmd has scanned",
-            remedy,
-        )]);
+        let what = "no process that this user may see has mergeable memory that ksmd has scanned";
+        return Ok([problem(what, remedy)].into_iter().chain(unread).collect());
     }
     let mut findings = vec![ok(format!("{} processes with mergeable memory", tenants.len()))];
     if ksm.pages_sharing == Some(0) && ksm.ksm_zero_pages.unwrap_or(0) == 0 {
@@ -200,9 +200,7 @@ fn registered(root: &Root, ksm: &Ksm, machine: &Topology) -> Result<Vec<Finding>
                       /sys/kernel/mm/ksm/pages_to_scan";
         findings.push(note(what, remedy));
     }
-    findings.extend(
-        unread.map(|what| note(what, "see what is wrong with it: its pages are neither shown nor moved")),
-    );
+    findings.extend(unread);
     let mut limited = BTreeSet::new();
     for tenant in &tenants {
         limited.extend(nearly_full_cgroups(root, tenant.task)?);
@@ -336,6 +334,9 @@ mod tests {
         let (_dir, unread) = tree(&[&process[..], &[("proc/8/stat", "no stat")]].concat());
         let found = registered(&unread, &ksm, &Topology::default()).unwrap();
         assert!(found.iter().any(|found| found.what.starts_with("process 8 is passed over")), "{found:?}");
+        let (_dir, alone) = tree(&[("proc/8/stat", "no stat")]);
+        let found = registered(&alone, &ksm, &Topology::default()).unwrap();
+        assert_eq!(severities(&found), [Severity::Problem, Severity::Note], "{found:?}");
         let (_dir, unlimited) = tree(&limit("max\n"));
         // As libvirt has it: the limit is above the process's own cgroup.
         let mut below = limit("100\n");

@@ -220,7 +220,7 @@ impl Places {
              counted as merged"
                 .to_owned()
         });
-        let untold = view.notes.iter().cloned().chain(unreliable).collect();
+        let untold = view.note().into_iter().chain(unreliable).collect();
         Self { nodes: nodes.collect(), tenants: tenants.collect(), notes: untold }
     }
 }

@@ -26,8 +26,8 @@ pub struct View {
     pub sets: Vec<Vec<u32>>,
     /// Whether /proc/kpageflags told merged pages from those a fork shares.
     pub ksm_flag_reliable: bool,
-    /// Who could not be looked at, and why.
-    pub notes: Vec<String>,
+    /// Processes that could not be looked at, or not to their end, and why.
+    pub unread: Vec<(u32, String)>,
 }
 
 /// KSM's settings and counters, or the error that this kernel has no KSM.
@@ -54,16 +54,16 @@ impl View {
     /// says true, the answer is an error that [`was_stopped`] knows.
     pub fn collect(root: &Root, stop: &dyn Fn() -> bool) -> Result<Self> {
         let machine = Topology::read(root).context("cannot read the machine's nodes")?;
-        let Found { tenants, note } = tenants::find(root, &machine, stop).context("cannot list processes")?;
+        let Found { tenants, mut unread } =
+            tenants::find(root, &machine, stop).context("cannot list processes")?;
         let mut flags = KpageFlags::open(root).context("cannot tell merged pages from others")?;
         let tasks: Vec<u32> = tenants.iter().map(|tenant| tenant.task).collect();
         let scan =
             Scan::run(root, &mut flags, &tasks, stop).context("cannot look through mergeable memory")?;
-        let unread: Vec<(u32, String)> = scan
-            .unread
-            .iter()
-            .map(|(tenant, error)| (tenants[*tenant as usize].pid, tenants::with_cause(error)))
-            .collect();
+        let pid_and_why = |(tenant, error): &(u32, nuksm_sysroot::Error)| {
+            (tenants[*tenant as usize].pid, tenants::with_cause(error))
+        };
+        unread.extend(scan.unread.iter().map(pid_and_why));
         let mut view = Self {
             machine,
             tenants,
@@ -71,15 +71,20 @@ impl View {
             pages: Vec::new(),
             sets: Vec::new(),
             ksm_flag_reliable: flags.ksm_flag_reliable(),
-            notes: note.into_iter().chain(tenants::passed_over(&unread)).collect(),
+            unread,
         };
         view.group();
         Ok(view)
     }
 
-    /// Says who could not be looked at, where no report does.
+    /// Who could not be looked at, in one line.
+    pub fn note(&self) -> Option<String> {
+        tenants::passed_over(&self.unread)
+    }
+
+    /// Says so, where no report does.
     pub fn warn(&self) {
-        for note in &self.notes {
+        if let Some(note) = self.note() {
             warn!("{note}");
         }
     }
@@ -227,7 +232,7 @@ pub mod tests {
             pages: Vec::new(),
             sets: Vec::new(),
             ksm_flag_reliable: false,
-            notes: Vec::new(),
+            unread: Vec::new(),
         };
         view.group();
         view
