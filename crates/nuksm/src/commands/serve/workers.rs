@@ -10,7 +10,7 @@ use crate::shared::placing::{self, Homes, Kind};
 use crate::shared::stop::{Stop, Stopper};
 use crate::shared::tuning::{self, Daemon};
 use crate::shared::view;
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use log::{debug, warn};
 use nuksm_ksmfs::Engine;
 use nuksm_sysroot::Root;
@@ -216,6 +216,9 @@ impl Placing {
         // Until all is settled, the next pass has work although no counter changed.
         if report.is_settled() {
             self.schedule.looked(now, cost, Some(fingerprint));
+        }
+        if let Some(why) = report.held_back {
+            bail!("nothing moves: {why}");
         }
         debug!("[place] {} of {} pages moved, {} refused", report.moved, report.planned, report.refused);
         shared.placed().get_or_insert_default().add(&report);

@@ -3,8 +3,9 @@
 
 use crate::shared::lock::Lock;
 use crate::shared::options::{Rate, Seconds};
+use crate::shared::privilege;
+use crate::shared::view::{self, View};
 use crate::shared::who::Who;
-use crate::shared::{privilege, view};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use nuksm_numafs::TaskStat;
@@ -63,6 +64,23 @@ impl Rule {
         privilege::require(root, "placing pages", moving)
     }
 
+    /// Why nothing may move, if so: an excluded tenant's pages are to stay, and nobody
+    /// knows which those are when it could not be read.
+    pub fn held_back(&self, view: &View) -> Option<String> {
+        let may_be_excluded = |pid: u32| {
+            let known = view.tenants.iter().find(|tenant| tenant.pid == pid);
+            self.exclude.iter().any(|who| match (who, known) {
+                (_, Some(tenant)) => who.is(tenant),
+                (Who::Pid(excluded), None) => *excluded == pid,
+                (_, None) => true,
+            })
+        };
+        let (pid, why) = view.unread.iter().find(|(pid, _)| may_be_excluded(*pid))?;
+        Some(format!(
+            "process {pid} may be one that is excluded, and which pages it shares could not be read: {why}"
+        ))
+    }
+
     /// Two that place by different rules would move pages to and fro for ever.
     pub fn lock(root: &Root) -> Result<Lock> {
         Lock::take(root, "place.lock", "`nuksm place` (or `nuksm serve` with [place])")
@@ -95,5 +113,33 @@ impl From<PolicyName> for nuksm_model::Policy {
             PolicyName::Fair => Self::Fair,
             PolicyName::Priority => Self::Priority,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::view::tests::view;
+
+    #[test]
+    fn who_was_not_read_may_be_who_is_excluded() {
+        let mut view = view();
+        let held_back = |view: &View, exclude: &[&str]| {
+            let exclude = exclude.iter().map(|word| word.parse().unwrap()).collect();
+            Rule { exclude, ..Rule::default() }.held_back(view)
+        };
+        assert_eq!(held_back(&view, &["t12"]), None, "all were read");
+        view.unread = vec![(11, "for this test".into())];
+        assert_eq!(held_back(&view, &[]), None, "nobody is excluded");
+        assert_eq!(held_back(&view, &["t12", "10"]), None, "it is another one");
+        let why = held_back(&view, &["t12", "t11"]).unwrap();
+        assert_eq!(
+            why,
+            "process 11 may be one that is excluded, and which pages it shares could not be read: for this test"
+        );
+        view.unread = vec![(13, "so is this".into())];
+        assert_eq!(held_back(&view, &["12"]), None, "another pid");
+        assert!(held_back(&view, &["13"]).is_some());
+        assert!(held_back(&view, &["unit:x"]).is_some(), "nobody knows what it is called");
     }
 }
