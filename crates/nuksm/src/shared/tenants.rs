@@ -59,8 +59,8 @@ pub fn find(root: &Root, machine: &Topology, stop: &dyn Fn() -> bool) -> Result<
 }
 
 /// An error in one line.
-pub fn with_cause(error: &nuksm_sysroot::Error) -> String {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+pub fn with_cause(error: &dyn std::error::Error) -> String {
+    let cause = error.source().map(|cause| format!(": {cause}"));
     format!("{error}{}", cause.unwrap_or_default())
 }
 
