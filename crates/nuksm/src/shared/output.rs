@@ -4,7 +4,7 @@
 use anyhow::Result;
 use serde::Serialize;
 use std::fmt::Display;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
@@ -88,6 +88,16 @@ const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
 /// A figure this kernel or user may not have.
 pub fn known<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
+}
+
+/// Clears the terminal, if it is one, and goes to its top left corner.
+pub fn clear_screen() -> Result<()> {
+    let mut out = io::stdout().lock();
+    if out.is_terminal() {
+        out.write_all(b"\x1b[2J\x1b[H")?;
+        out.flush()?;
+    }
+    Ok(())
 }
 
 /// Writes text to standard output, but nothing that would steer a terminal: in
