@@ -64,7 +64,9 @@ pub fn bytes(bytes: i64) -> String {
     let (unit, name) = match size {
         0..0x10_0000 => (1_u64 << 10, "KiB"),
         0x10_0000..0x4000_0000 => (1 << 20, "MiB"),
-        _ => (1 << 30, "GiB"),
+        0x4000_0000..0x100_0000_0000 => (1 << 30, "GiB"),
+        0x100_0000_0000..0x4_0000_0000_0000 => (1 << 40, "TiB"),
+        _ => (1 << 50, "PiB"),
     };
     let sign = if bytes < 0 { "-" } else { "" };
     format!("{sign}{:.1} {name}", size as f64 / unit as f64)
@@ -218,6 +220,7 @@ mod tests {
             ("0.0 KiB".into(), "1.5 KiB".into(), "-0.6 KiB".into())
         );
         assert_eq!((bytes(5 << 20), bytes(3 << 29)), ("5.0 MiB".into(), "1.5 GiB".into()));
+        assert_eq!((bytes(24 << 40), bytes(i64::MIN)), ("24.0 TiB".into(), "-8192.0 PiB".into()));
         assert_eq!((percent(1, 3), percent(0, 0)), ("33.3".into(), "-".into()));
         assert_eq!((known(Some(0)), known::<u64>(None)), ("0".into(), "-".into()));
     }
