@@ -16,6 +16,9 @@ pub struct Mapping {
 /// Bits of a virtual page number: 57-bit addresses and 4 KiB pages.
 const VPN_BITS: u32 = 45;
 
+/// As many tenants as the other bits can tell apart.
+const TENANTS: u32 = 1 << (u64::BITS - VPN_BITS);
+
 impl Mapping {
     /// Tenant number `tenant` (below 2^19) maps frame `pfn` at address `addr`.
     #[must_use]
@@ -42,6 +45,8 @@ impl Mapping {
     }
 }
 
+const TENANTS_EXPECTED: &str = "one of 524288 tenants at the most";
+
 /// The result of looking through processes.
 #[derive(Debug, Default)]
 pub struct Scan {
@@ -67,6 +72,12 @@ impl Scan {
     pub fn run(root: &Root, flags: &mut KpageFlags, pids: &[u32], stop: &dyn Fn() -> bool) -> Result<Self> {
         let mut scan = Self::default();
         for (tenant, &pid) in (0_u32..).zip(pids) {
+            if tenant >= TENANTS {
+                let error =
+                    root.malformed(format!("proc/{pid}"), TENANTS_EXPECTED, &format!("number {tenant}"));
+                scan.unread.push((tenant, error));
+                continue;
+            }
             match scan.look_into(root, tenant, pid, stop) {
                 // None may keep the others from being seen.
                 Err(Error::File(error)) => scan.unread.push((tenant, error)),
@@ -193,6 +204,24 @@ mod tests {
         assert_eq!(scan.mappings.len(), 6);
         let [(0, error)] = scan.unread.as_slice() else { panic!("{:?}", scan.unread) };
         assert!(error.to_string().ends_with("/proc/6/smaps"), "{error}");
+    }
+
+    #[test]
+    fn one_tenant_too_many_is_nobody_elses() {
+        let (_dir, root) = machine(&[0; 4], [[PRESENT | 1; 3]; 2]);
+        let mut flags = KpageFlags::for_tests(&root, false);
+        let mut pids = vec![9; 1 << 19];
+        (pids[0], pids[1]) = (7, 8);
+        pids.push(7);
+        let scan = Scan::run(&root, &mut flags, &pids, &|| false).unwrap();
+        assert_eq!(scan.mappings.len(), 6);
+        let [(0x8_0000, error)] = scan.unread.as_slice() else { panic!("{:?}", scan.unread) };
+        assert!(
+            error
+                .to_string()
+                .contains("proc/7: expected one of 524288 tenants at the most, found \"number 524288\""),
+            "{error}"
+        );
     }
 
     #[test]
