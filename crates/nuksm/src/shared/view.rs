@@ -30,6 +30,10 @@ pub struct View {
     pub unread: Vec<(u32, String)>,
 }
 
+/// The node of a page that was gone before the kernel could be asked for it: none has
+/// this number.
+pub const UNKNOWN_NODE: u32 = u32::MAX;
+
 /// KSM's settings and counters, or the error that this kernel has no KSM.
 pub fn require_ksm(root: &Root) -> Result<Ksm> {
     Ksm::read(root)?.context("this kernel has no KSM: it needs CONFIG_KSM=y")
@@ -110,11 +114,15 @@ impl View {
     }
 
     /// The node of a page: by its frame where one node owns it, else by asking
-    /// the kernel. A page that is gone by then counts for no node that exists.
+    /// the kernel.
     fn node_of(&self, mapping: Mapping) -> u32 {
         self.machine.node_of_pfn(mapping.pfn).unwrap_or_else(|| {
             let task = self.tenants[mapping.tenant() as usize].task;
-            nuksm_pagemap::nodes_of(task, &[mapping.addr()]).first().copied().flatten().unwrap_or(u32::MAX)
+            nuksm_pagemap::nodes_of(task, &[mapping.addr()])
+                .first()
+                .copied()
+                .flatten()
+                .unwrap_or(UNKNOWN_NODE)
         })
     }
 
@@ -122,10 +130,15 @@ impl View {
     pub fn pages_per_node(&self) -> BTreeMap<u32, u64> {
         let with_memory = self.machine.nodes.iter().filter(|node| node.total_bytes > 0);
         let mut counts: BTreeMap<u32, u64> = with_memory.map(|node| (node.id, 0)).collect();
-        for page in &self.pages {
+        for page in self.pages.iter().filter(|page| page.node != UNKNOWN_NODE) {
             *counts.entry(page.node).or_default() += 1;
         }
         counts
+    }
+
+    /// Merged pages of which nobody knows the node.
+    pub fn pages_of_unknown_node(&self) -> u64 {
+        self.pages.iter().filter(|page| page.node == UNKNOWN_NODE).count() as u64
     }
 
     /// Places that map the merged pages on each node: those of tenants that run
