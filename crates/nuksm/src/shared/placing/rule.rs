@@ -4,6 +4,7 @@
 use crate::shared::lock::Lock;
 use crate::shared::options::{Rate, Seconds};
 use crate::shared::privilege;
+use crate::shared::tenants::Tenant;
 use crate::shared::view::{self, View};
 use crate::shared::who::Who;
 use anyhow::{Result, bail};
@@ -64,6 +65,12 @@ impl Rule {
         privilege::require(root, "placing pages", moving)
     }
 
+    /// Words for tenants that none of these is: a slip, or they come later.
+    pub fn means_nobody(&self, tenants: &[Tenant]) -> Vec<String> {
+        let whom = self.only.iter().chain(&self.exclude);
+        whom.filter(|who| !tenants.iter().any(|tenant| who.is(tenant))).map(ToString::to_string).collect()
+    }
+
     /// Why nothing may move, if so: an excluded tenant's pages are to stay, and nobody
     /// knows which those are when it could not be read.
     pub fn held_back(&self, view: &View) -> Option<String> {
@@ -120,6 +127,17 @@ impl From<PolicyName> for nuksm_model::Policy {
 mod tests {
     use super::*;
     use crate::shared::view::tests::view;
+
+    #[test]
+    fn words_that_mean_nobody_are_told() {
+        let rule = |only: &[&str], exclude: &[&str]| {
+            let whom = |words: &[&str]| words.iter().map(|word| word.parse().unwrap()).collect();
+            Rule { only: whom(only), exclude: whom(exclude), ..Rule::default() }
+        };
+        assert_eq!(rule(&["t1?", "10"], &["t12"]).means_nobody(&view().tenants), Vec::<String>::new());
+        let words = rule(&["gama", "t11", "unit:x.service"], &["cgroup:/y*"]).means_nobody(&view().tenants);
+        assert_eq!(words, ["gama", "unit:x.service", "cgroup:/y*"]);
+    }
 
     #[test]
     fn who_was_not_read_may_be_who_is_excluded() {
