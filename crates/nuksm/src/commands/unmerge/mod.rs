@@ -12,6 +12,7 @@ use crate::shared::lock::Lock;
 use crate::shared::output;
 use crate::shared::privilege;
 use crate::shared::stop::Stop;
+use crate::shared::tenants;
 use crate::shared::view::{self, View};
 use crate::shared::yama;
 pub use args::UnmergeArgs;
@@ -95,10 +96,13 @@ impl Work<'_> {
     /// Until the first page is touched, an error leaves ksmd as it was. Later it does
     /// not: ksmd would merge again what was un-merged.
     fn as_before<T>(&self, result: Result<T>) -> Result<T> {
-        if result.is_err() && self.halt {
-            nuksm_ksmfs::Control::Run.write(self.root, 1).context("ksmd stays stopped")?;
-        }
-        result
+        result.map_err(|error| {
+            let started = if self.halt { nuksm_ksmfs::Control::Run.write(self.root, 1) } else { Ok(()) };
+            match started {
+                Ok(()) => error,
+                Err(why) => error.context(format!("ksmd stays stopped, {}", tenants::with_cause(&why))),
+            }
+        })
     }
 
     /// Says what it costs; an error when that does not fit, `None` when it was only to
@@ -294,6 +298,21 @@ mod tests {
         let message = format!("{:#}", done.unwrap_err());
         assert!(message.contains("ksmd stays stopped") && message.ends_with("for this test"), "{message}");
         assert_eq!(run, "0");
+    }
+
+    #[test]
+    fn where_ksmd_cannot_be_started_again_both_reasons_are_told() {
+        let (dir, root) = running("7\n");
+        let run = dir.path().join("sys/kernel/mm/ksm/run");
+        let look = || {
+            fs::remove_file(&run).unwrap();
+            Err(anyhow::anyhow!("for this test"))
+        };
+        let (args, (_stopper, stop)) = (args(false), Stop::by_hand());
+        let work = Work { root: &root, args: &args, stop: &stop, look: &look, halt: true };
+        let message = format!("{:#}", work.run(&mut Vec::new()).unwrap_err());
+        assert!(message.starts_with("ksmd stays stopped, cannot write "), "{message}");
+        assert!(message.ends_with(": for this test"), "{message}");
     }
 
     #[test]
