@@ -34,6 +34,8 @@ pub struct Rule {
     #[arg(long, value_name = "TENANT", alias = "pid")]
     pub only: Vec<Who>,
     /// Leave alone all pages that TENANT shares; may be repeated.
+    ///
+    /// While somebody cannot be read who may be one, nothing moves.
     #[arg(long, value_name = "TENANT")]
     pub exclude: Vec<Who>,
 }
