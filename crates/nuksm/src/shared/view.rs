@@ -26,9 +26,13 @@ pub struct View {
     pub sets: Vec<Vec<u32>>,
     /// Whether /proc/kpageflags told merged pages from those a fork shares.
     pub ksm_flag_reliable: bool,
-    /// Who could not be looked at, and why.
-    pub notes: Vec<String>,
+    /// Processes that could not be looked at, or not to their end, and why.
+    pub unread: Vec<(u32, String)>,
 }
+
+/// The node of a page that was gone before the kernel could be asked for it: none has
+/// this number.
+pub const UNKNOWN_NODE: u32 = u32::MAX;
 
 /// KSM's settings and counters, or the error that this kernel has no KSM.
 pub fn require_ksm(root: &Root) -> Result<Ksm> {
@@ -54,16 +58,16 @@ impl View {
     /// says true, the answer is an error that [`was_stopped`] knows.
     pub fn collect(root: &Root, stop: &dyn Fn() -> bool) -> Result<Self> {
         let machine = Topology::read(root).context("cannot read the machine's nodes")?;
-        let Found { tenants, note } = tenants::find(root, &machine, stop).context("cannot list processes")?;
+        let Found { tenants, mut unread } =
+            tenants::find(root, &machine, stop).context("cannot list processes")?;
         let mut flags = KpageFlags::open(root).context("cannot tell merged pages from others")?;
         let tasks: Vec<u32> = tenants.iter().map(|tenant| tenant.task).collect();
         let scan =
             Scan::run(root, &mut flags, &tasks, stop).context("cannot look through mergeable memory")?;
-        let unread: Vec<(u32, String)> = scan
-            .unread
-            .iter()
-            .map(|(tenant, error)| (tenants[*tenant as usize].pid, tenants::with_cause(error)))
-            .collect();
+        let pid_and_why = |(tenant, error): &(u32, nuksm_sysroot::Error)| {
+            (tenants[*tenant as usize].pid, tenants::with_cause(error))
+        };
+        unread.extend(scan.unread.iter().map(pid_and_why));
         let mut view = Self {
             machine,
             tenants,
@@ -71,15 +75,20 @@ impl View {
             pages: Vec::new(),
             sets: Vec::new(),
             ksm_flag_reliable: flags.ksm_flag_reliable(),
-            notes: note.into_iter().chain(tenants::passed_over(&unread)).collect(),
+            unread,
         };
         view.group();
         Ok(view)
     }
 
-    /// Says who could not be looked at, where no report does.
+    /// Who could not be looked at, in one line.
+    pub fn note(&self) -> Option<String> {
+        tenants::passed_over(&self.unread)
+    }
+
+    /// Says so, where no report does.
     pub fn warn(&self) {
-        for note in &self.notes {
+        if let Some(note) = self.note() {
             warn!("{note}");
         }
     }
@@ -105,11 +114,15 @@ impl View {
     }
 
     /// The node of a page: by its frame where one node owns it, else by asking
-    /// the kernel. A page that is gone by then counts for no node that exists.
+    /// the kernel.
     fn node_of(&self, mapping: Mapping) -> u32 {
         self.machine.node_of_pfn(mapping.pfn).unwrap_or_else(|| {
             let task = self.tenants[mapping.tenant() as usize].task;
-            nuksm_pagemap::nodes_of(task, &[mapping.addr()]).first().copied().flatten().unwrap_or(u32::MAX)
+            nuksm_pagemap::nodes_of(task, &[mapping.addr()])
+                .first()
+                .copied()
+                .flatten()
+                .unwrap_or(UNKNOWN_NODE)
         })
     }
 
@@ -117,10 +130,15 @@ impl View {
     pub fn pages_per_node(&self) -> BTreeMap<u32, u64> {
         let with_memory = self.machine.nodes.iter().filter(|node| node.total_bytes > 0);
         let mut counts: BTreeMap<u32, u64> = with_memory.map(|node| (node.id, 0)).collect();
-        for page in &self.pages {
+        for page in self.pages.iter().filter(|page| page.node != UNKNOWN_NODE) {
             *counts.entry(page.node).or_default() += 1;
         }
         counts
+    }
+
+    /// Merged pages of which nobody knows the node.
+    pub fn pages_of_unknown_node(&self) -> u64 {
+        self.pages.iter().filter(|page| page.node == UNKNOWN_NODE).count() as u64
     }
 
     /// Places that map the merged pages on each node: those of tenants that run
@@ -227,7 +245,7 @@ pub mod tests {
             pages: Vec::new(),
             sets: Vec::new(),
             ksm_flag_reliable: false,
-            notes: Vec::new(),
+            unread: Vec::new(),
         };
         view.group();
         view

@@ -2,12 +2,13 @@
 //! Reads all memory once, and keeps what the estimate needs of it.
 
 use super::args::EstimateArgs;
-use super::inputs::{Input, Memory};
+use super::inputs::{Candidate, Input};
 use super::progress::Progress;
 use crate::shared::privilege;
 use crate::shared::stop::Stop;
+use crate::shared::tenants;
 use anyhow::Result;
-use nuksm_fingerprint::{Label, Page, TableReader, TableWriter};
+use nuksm_fingerprint::{Error, Label, MemoryFile, Page, Process, TableReader, TableWriter};
 use nuksm_model::estimate::{Contents, Tenant};
 use nuksm_sysroot::Root;
 use std::time::Duration;
@@ -30,12 +31,29 @@ pub struct Gathered {
     pub vanished: u64,
     /// Zero pages that take no memory of their own.
     pub zero_already: u64,
+    /// Processes that could not be opened at their turn, and why.
+    pub unread: Vec<(u32, String)>,
+}
+
+/// Where a tenant's pages are.
+enum Memory {
+    Process(Box<Process>),
+    File(MemoryFile),
+}
+
+impl Memory {
+    /// Reads the next pages into `pages`; false at the end.
+    fn next_batch(&mut self, pages: &mut Vec<Page>) -> Result<bool, Error> {
+        match self {
+            Self::Process(process) => process.next_batch(pages),
+            Self::File(file) => file.next_batch(pages),
+        }
+    }
 }
 
 /// Reads `inputs`; `None` when interrupted.
 pub fn gather(root: &Root, args: &EstimateArgs, inputs: Vec<Input>, stop: &Stop) -> Result<Option<Gathered>> {
-    let processes_only =
-        inputs.iter().all(|input| matches!(input, Input::Memory { memory: Memory::Process(_), .. }));
+    let processes_only = inputs.iter().all(|input| matches!(input, Input::Process(_)));
     let frames_known = processes_only && privilege::missing(root, false)?.is_empty();
     let mut reading = Reading {
         dump: args.dump.as_deref().map(TableWriter::create).transpose()?,
@@ -45,7 +63,8 @@ pub fn gather(root: &Root, args: &EstimateArgs, inputs: Vec<Input>, stop: &Stop)
     };
     for input in inputs {
         let goes_on = match input {
-            Input::Memory { label, pid, memory, .. } => reading.memory(label, pid, memory)?,
+            Input::Process(candidate) => reading.process(root, candidate)?,
+            Input::File { label, memory } => reading.memory(label, None, Memory::File(memory))?,
             Input::Table(table) => reading.table(table)?,
         };
         if !goes_on {
@@ -65,6 +84,19 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// Reads the memory of a process, unless it ended meanwhile; false when interrupted.
+    fn process(&mut self, root: &Root, candidate: Candidate) -> Result<bool> {
+        let Candidate { label, pid, task, is_named, .. } = candidate;
+        match Process::open(root, task) {
+            Ok(process) => return self.memory(label, Some(pid), Memory::Process(Box::new(process))),
+            Err(error) if is_named => return Err(error.into()),
+            Err(Error::NoProcess(_)) => {}
+            // None may keep the others from being seen.
+            Err(error) => self.gathered.unread.push((pid, tenants::with_cause(&error))),
+        }
+        Ok(true)
+    }
+
     /// Reads a tenant's memory; false when interrupted.
     fn memory(&mut self, label: Label, pid: Option<u32>, mut memory: Memory) -> Result<bool> {
         let name = label.tenant.clone();
@@ -126,6 +158,7 @@ impl Gathered {
             frames_known,
             vanished: 0,
             zero_already: 0,
+            unread: Vec::new(),
         }
     }
 

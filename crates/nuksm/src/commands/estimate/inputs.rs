@@ -5,7 +5,7 @@ use super::args::EstimateArgs;
 use crate::shared::output::is_same;
 use crate::shared::tenants;
 use anyhow::{Context, Result, bail};
-use nuksm_fingerprint::{Error, Label, MemoryFile, Page, Process, TableReader};
+use nuksm_fingerprint::{Error, Label, MemoryFile, Process, TableReader};
 use nuksm_numafs::{TaskStat, Topology, home_node};
 use nuksm_sysroot::Root;
 use std::path::Path;
@@ -17,59 +17,65 @@ const LARGE_KIB: u64 = 64 << 10;
 
 /// Memory that can be read, and whose it is.
 pub enum Input {
-    /// Of one tenant: memory, and roughly how many pages that is.
-    Memory { label: Label, pid: Option<u32>, memory: Memory, pages: u64 },
+    /// Of a process; opened at its turn, since there may be more of them than files
+    /// that may be open.
+    Process(Candidate),
+    /// Of one tenant, in a file.
+    File { label: Label, memory: MemoryFile },
     /// Fingerprints of any number of tenants.
     Table(TableReader),
 }
 
-/// Where a tenant's pages are.
-pub enum Memory {
-    Process(Box<Process>),
-    File(MemoryFile),
+/// A process to be looked at.
+pub struct Candidate {
+    pub label: Label,
+    pub pid: u32,
+    /// By which its memory is to be seen.
+    pub task: u32,
+    /// Roughly how many pages that is.
+    pages: u64,
+    /// Somebody asked for this one: without it there is no report.
+    pub is_named: bool,
+}
+
+/// What is to be looked at, and what cannot be.
+pub struct Found {
+    pub inputs: Vec<Input>,
+    /// Processes that are passed over, and why.
+    pub unread: Vec<(u32, String)>,
+    /// Those that this user may not read.
+    pub denied: usize,
 }
 
 impl Input {
     /// Pages that there are to be read, roughly.
     pub fn pages(&self) -> u64 {
         match self {
-            Self::Memory { pages, .. } => *pages,
+            Self::Process(candidate) => candidate.pages,
+            Self::File { memory, .. } => memory.pages_left(),
             Self::Table(table) => table.rows(),
         }
     }
 }
 
-impl Memory {
-    /// Reads the next pages into `pages`; false at the end.
-    pub fn next_batch(&mut self, pages: &mut Vec<Page>) -> Result<bool, Error> {
-        match self {
-            Self::Process(process) => process.next_batch(pages),
-            Self::File(file) => file.next_batch(pages),
-        }
-    }
-}
-
-/// Opens what the arguments name, or all large processes; and remarks.
-pub fn find(root: &Root, args: &EstimateArgs) -> Result<(Vec<Input>, Vec<String>)> {
+/// Finds what the arguments name, or all large processes.
+pub fn find(root: &Root, args: &EstimateArgs) -> Result<Found> {
     let machine = Topology::read(root).context("cannot read the machine's nodes")?;
-    let mut inputs = Vec::new();
-    let mut notes = Vec::new();
+    let mut found = Found { inputs: Vec::new(), unread: Vec::new(), denied: 0 };
+    let inputs = &mut found.inputs;
     let mut pids = args.pid.clone();
     pids.sort_unstable();
     pids.dedup();
     for pid in pids {
-        let Some(input) = open_process(root, pid, 0, &machine)? else {
+        let Some(candidate) = candidate(root, pid, 0, &machine)? else {
             bail!(
                 "process {pid} has no memory of its own: it is a kernel thread, or has ended and waits for its parent"
             );
         };
-        inputs.push(input);
+        inputs.push(Input::Process(Candidate { is_named: true, ..candidate }));
     }
     for file in &args.files {
         inputs.push(open_file(&file.path, file.node)?);
-    }
-    if inputs.is_empty() {
-        find_processes(root, args.all, &machine, &mut inputs, &mut notes)?;
     }
     if args.dump.is_some() && inputs.iter().any(|input| matches!(input, Input::Table(_))) {
         bail!(
@@ -81,46 +87,49 @@ pub fn find(root: &Root, args: &EstimateArgs) -> Result<(Vec<Input>, Vec<String>
             bail!("{} is to be read: let --dump name another file", file.path.display());
         }
     }
-    Ok((inputs, notes))
+    if inputs.is_empty() {
+        find_processes(root, args.all, &machine, &mut found)?;
+    }
+    Ok(found)
 }
 
-fn find_processes(
-    root: &Root,
-    all: bool,
-    machine: &Topology,
-    inputs: &mut Vec<Input>,
-    notes: &mut Vec<String>,
-) -> Result<()> {
+/// What else is needed to read more.
+const PRIVILEGE: &str = "run as root, or with CAP_SYS_PTRACE";
+
+fn find_processes(root: &Root, all: bool, machine: &Topology, found: &mut Found) -> Result<()> {
     let least = if all { 1 } else { LARGE_KIB };
-    let mut denied = 0;
-    let mut unread = Vec::new();
     for pid in root.numbered("proc", "")? {
         if pid == std::process::id() {
             continue;
         }
-        match open_process(root, pid, least, machine) {
-            Ok(input) => inputs.extend(input),
-            Err(Error::NotAllowed(_)) => denied += 1,
+        match candidate(root, pid, least, machine) {
+            Ok(candidate) => found.inputs.extend(candidate.map(Input::Process)),
+            Err(Error::NotAllowed(_)) => found.denied += 1,
             Err(Error::NoProcess(_)) => {}
             // None may keep the others from being seen.
-            Err(error) => unread.push((pid, error.to_string())),
+            Err(error) => found.unread.push((pid, tenants::with_cause(&error))),
         }
     }
-    notes.extend(tenants::passed_over(&unread));
-    let privilege = "run as root, or with CAP_SYS_PTRACE";
-    if inputs.is_empty() && denied > 0 {
-        bail!("this user may read none of the {denied} processes in question: {privilege}");
+    if !found.inputs.is_empty() {
+        return Ok(());
     }
-    if inputs.is_empty() {
+    if found.denied > 0 {
+        bail!("this user may read none of the {} processes in question: {PRIVILEGE}", found.denied);
+    }
+    if found.unread.is_empty() {
         bail!(
             "no process has {} MiB of anonymous memory: name some with --pid, or use --all",
             LARGE_KIB >> 10
         );
     }
-    if denied > 0 {
-        notes.push(format!("{denied} processes are left out, this user may not read them: {privilege}"));
-    }
     Ok(())
+}
+
+/// Who is left out.
+pub fn notes(denied: usize, unread: &[(u32, String)]) -> Vec<String> {
+    let denied = (denied > 0)
+        .then(|| format!("{denied} processes are left out, this user may not read them: {PRIVILEGE}"));
+    tenants::passed_over(unread).into_iter().chain(denied).collect()
 }
 
 /// Resident anonymous memory, as `task` sees it; `None` when that has ended.
@@ -130,9 +139,9 @@ fn anonymous_kib(root: &Root, task: u32) -> Result<Option<u64>, Error> {
     Ok(line.and_then(|line| line.split_whitespace().next()?.parse().ok()))
 }
 
-/// Opens process `pid`, if it has so much anonymous memory; `None` also when it
-/// can have none.
-fn open_process(root: &Root, pid: u32, least_kib: u64, machine: &Topology) -> Result<Option<Input>, Error> {
+/// Process `pid`, if it has so much anonymous memory and this user may read it; `None`
+/// also when it can have none.
+fn candidate(root: &Root, pid: u32, least_kib: u64, machine: &Topology) -> Result<Option<Candidate>, Error> {
     let stat = TaskStat::read(root, pid)?.ok_or(Error::NoProcess(pid))?;
     let Some(task) = stat.memory_task(root, pid)? else {
         return Ok(None);
@@ -141,14 +150,14 @@ fn open_process(root: &Root, pid: u32, least_kib: u64, machine: &Topology) -> Re
     if anonymous_kib < least_kib {
         return Ok(None);
     }
-    let process = Box::new(Process::open(root, task)?);
+    Process::check(root, task)?;
     let node = home_node(root, pid, machine)?.and_then(|node| machine.memory_node(node));
     // A kernel without NUMA has one node, and no directory for it.
     let node = if machine.nodes.is_empty() { Some(0) } else { node };
     let tenant = tenants::name(root, task, &stat)?;
     let label = Label { tenant, source: format!("pid {pid}"), node, nice: stat.nice };
     let pages = (anonymous_kib << 10) / nuksm_pagemap::page_size();
-    Ok(Some(Input::Memory { label, pid: Some(pid), memory: Memory::Process(process), pages }))
+    Ok(Some(Candidate { label, pid, task, pages, is_named: false }))
 }
 
 fn open_file(path: &Path, node: Option<u32>) -> Result<Input> {
@@ -158,10 +167,10 @@ fn open_file(path: &Path, node: Option<u32>) -> Result<Input> {
         }
         return Ok(Input::Table(table));
     }
-    let file = MemoryFile::open(path)?;
+    let memory = MemoryFile::open(path)?;
     let tenant = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let label = Label { tenant, source: path.display().to_string(), node, nice: 0 };
-    Ok(Input::Memory { label, pid: None, pages: file.pages_left(), memory: Memory::File(file) })
+    Ok(Input::File { label, memory })
 }
 
 #[cfg(test)]
@@ -197,11 +206,11 @@ mod tests {
 
     fn found(root: &Root, line: &str) -> Result<Vec<String>> {
         let args = Line::parse_from(format!("estimate {line}").split_whitespace()).args;
-        let (inputs, _) = find(root, &args)?;
-        Ok(inputs
+        Ok(find(root, &args)?
+            .inputs
             .into_iter()
             .map(|input| match input {
-                Input::Memory { label, .. } => label.tenant,
+                Input::Process(Candidate { label, .. }) | Input::File { label, .. } => label.tenant,
                 Input::Table(_) => "table".into(),
             })
             .collect())
@@ -220,6 +229,19 @@ mod tests {
         let message = found(&root, "--pid 10").unwrap_err().to_string();
         assert!(message.contains("process 10 has no memory of its own: it is a kernel thread"), "{message}");
         assert_eq!(found(&root, "--pid 9 --pid 8 --pid 9").unwrap(), ["name8", "name9"]);
+    }
+
+    #[test]
+    fn one_that_cannot_be_read_is_passed_over_with_the_cause() {
+        let (dir, root) = machine(&[(7, "RssAnon:\t  65536 kB\n"), (8, "RssAnon:\t  65536 kB\n")]);
+        fs::remove_file(dir.path().join("proc/8/stat")).unwrap();
+        fs::create_dir(dir.path().join("proc/8/stat")).unwrap();
+        let args = Line::parse_from(["estimate"]).args;
+        let found = find(&root, &args).unwrap();
+        assert_eq!(found.inputs.len(), 1);
+        let notes = notes(found.denied, &found.unread);
+        assert!(notes[0].starts_with("process 8 is passed over: cannot read "), "{notes:?}");
+        assert!(notes[0].ends_with("/proc/8/stat: Is a directory (os error 21)"), "{notes:?}");
     }
 
     #[test]

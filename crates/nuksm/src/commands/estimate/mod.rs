@@ -12,7 +12,8 @@ pub use args::EstimateArgs;
 
 use crate::shared::output;
 use crate::shared::stop::Stop;
-use anyhow::Result;
+use anyhow::{Result, bail};
+use inputs::Found;
 use log::warn;
 use nuksm_model::estimate::Settings;
 use nuksm_sysroot::Root;
@@ -31,11 +32,16 @@ pub fn run(root: &Root, args: &EstimateArgs) -> Result<ExitCode> {
         use_zero_pages: ksm.use_zero_pages == Some(1),
         page_size: nuksm_pagemap::page_size(),
     };
-    let (inputs, notes) = inputs::find(root, args)?;
-    let Some(gathered) = gather::gather(root, args, inputs, &stop)? else {
+    let Found { inputs, mut unread, denied } = inputs::find(root, args)?;
+    let Some(mut gathered) = gather::gather(root, args, inputs, &stop)? else {
         warn!("interrupted, nothing is reported");
         return Ok(ExitCode::from(INTERRUPTED));
     };
+    unread.append(&mut gathered.unread);
+    let notes = inputs::notes(denied, &unread);
+    if gathered.labels.is_empty() && !unread.is_empty() {
+        bail!("nothing could be looked at: {}", notes.join("; "));
+    }
     let report = report::Report::new(gathered, settings, notes);
     output::print_report(args.json, &report, text::text)?;
     Ok(ExitCode::SUCCESS)

@@ -192,6 +192,7 @@ mod tests {
             shared_places: 60,
             frames_known: true,
             vanished: 3,
+            unread: Vec::new(),
             zero_already: 0,
         };
         let settings = Settings { max_page_sharing: 256, use_zero_pages: true, page_size: 4096 };

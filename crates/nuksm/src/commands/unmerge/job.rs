@@ -3,7 +3,7 @@
 
 use crate::shared::memcg;
 use crate::shared::view::View;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use nuksm_model::UnmergeCost;
 use nuksm_numafs::Policies;
 use nuksm_pagemap::Mapping;
@@ -20,13 +20,27 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// All mappings in `view`, or those of process `pid`.
+    /// All mappings in `view`, or those of process `pid`; an error when that has more
+    /// than was seen.
     pub fn new(root: &Root, view: &'a View, pid: Option<u32>) -> Result<Self> {
+        if let Some((pid, why)) = view.unread.iter().find(|(unread, _)| pid == Some(*unread)) {
+            bail!("process {pid} could not be read to its end, so it is left as it is: {why}");
+        }
         // A process that KSM does not know has no mapping at all.
         let number =
             |pid| (0..).zip(&view.tenants).find(|(_, tenant)| tenant.pid == pid).map(|(number, _)| number);
         let only = pid.map(|pid| number(pid).unwrap_or(u32::MAX));
         let mut job = Self { view, only, policies: vec![Policies::default(); view.tenants.len()] };
+        if let Some(tenant) = only.and_then(|number| view.tenants.get(number as usize)) {
+            let counted = tenant.ksm.merging_pages.unwrap_or(0);
+            if counted > 0 && job.mappings().is_empty() {
+                bail!(
+                    "KSM counts {counted} merged mappings of process {}, and none of them could be seen: nobody \
+                     in sight shares them; un-merge everything, without --pid, for those",
+                    tenant.pid
+                );
+            }
+        }
         for (number, tenant) in (0..).zip(&view.tenants) {
             if job.concerns(number) {
                 job.policies[number as usize] = Policies::read(root, tenant.task)?;
@@ -128,6 +142,34 @@ mod tests {
         let (_dir, root) = nowhere();
         assert_eq!(cost(&root, Some(11)), [(1, 2, 0)]);
         assert_eq!(cost(&root, Some(99)), []);
+    }
+
+    #[test]
+    fn a_process_of_which_nothing_was_seen_is_an_error_and_none_that_has_nothing() {
+        let (_dir, root) = nowhere();
+        let mut view = view();
+        let refusal = |view: &View, pid| Job::new(&root, view, Some(pid)).unwrap_err().to_string();
+        view.unread = vec![(12, "for this test".into()), (13, "so is this".into())];
+        for (pid, why) in [(12, "for this test"), (13, "so is this")] {
+            let said = refusal(&view, pid);
+            assert_eq!(
+                said,
+                format!("process {pid} could not be read to its end, so it is left as it is: {why}")
+            );
+        }
+        view.tenants.push(crate::shared::tenants::Tenant { pid: 14, ..view.tenants[0].clone() });
+        assert!(Job::new(&root, &view, Some(14)).unwrap().mappings().is_empty());
+        view.tenants[3].ksm.merging_pages = Some(7);
+        let said = refusal(&view, 14);
+        assert!(
+            said.starts_with("KSM counts 7 merged mappings of process 14, and none of them could be seen"),
+            "{said}"
+        );
+        assert!(
+            !Job::new(&root, &view, Some(10)).unwrap().mappings().is_empty(),
+            "the others can be un-merged"
+        );
+        assert!(!Job::new(&root, &view, None).unwrap().mappings().is_empty());
     }
 
     #[test]

@@ -42,7 +42,11 @@ pub fn run(
     view.warn();
     homes.settle(&mut view.tenants);
     looked(&view, meter.cpu_seconds());
-    let shares = shares(&view, rule.policy.into(), &rule.only, &rule.exclude);
+    let held_back = rule.held_back(&view);
+    let shares = match held_back {
+        Some(_) => vec![Vec::new(); view.sets.len()],
+        None => shares(&view, rule.policy.into(), &rule.only, &rule.exclude),
+    };
     let distance = |from, to| view.machine.distance(from, to);
     let free = view.machine.nodes.iter().map(|node| (node.id, node.room_pages)).collect();
     let plan = nuksm_model::plan(&view.pages, &shares, free, distance);
@@ -54,6 +58,7 @@ pub fn run(
         merged_pages: view.pages.len() as u64,
         planned: plan.moves.len() as u64,
         no_room: plan.no_room,
+        held_back,
         ..Report::default()
     };
     let mut after = view.pages.clone();
