@@ -117,8 +117,10 @@ def test_a_node_that_has_room_again_gets_its_pages(
 ) -> None:
     tenants = [start("vm-0", 0, mib=MIB), start("vm-1", 1, mib=MIB)]
     fillers = fill_node(start, 1, 0)
+    before = ksm.read("placed_no_room")
     merge(ksm, tenants)
-    assert tenants[0].equal_pages_by_node().get(0, 0) > tenants[0].equal_pages * 0.9
+    # Merging makes room itself: how many find none is not the same each time.
+    assert ksm.read("placed_no_room") > before
     for filler in fillers:
         filler.quit()
     ksm.wait_scans(SCANS)

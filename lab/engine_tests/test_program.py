@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The program on a kernel with the engine: what it shows, sets and leaves alone."""
 
+import json
+import subprocess
+
 import pytest
 
-from nuksmlab import program
+from nuksmlab import paths, program
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import StartTenant, Tenant
 
@@ -65,3 +68,18 @@ def test_place_corrects_what_was_merged_before(ksm: Ksm, start: StartTenant) -> 
     assert "this kernel places new merges by itself" in done.stderr
     half = tenants[0].equal_pages / 2
     assert tenants[0].equal_pages_by_node()[0] == pytest.approx(half, abs=1)
+
+
+def test_what_is_for_root_is_unknown_to_others(ksm: Ksm) -> None:
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    done = subprocess.run(
+        [*nobody, str(paths.NUKSM), "status", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    engine = json.loads(done.stdout)["engine"]
+    assert engine["placement"] == "fair"
+    assert engine.get("collisions") is None
+    assert ksm.read("collisions") >= 0

@@ -51,10 +51,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Reads all of it; `None` when this kernel has no engine.
+    /// Reads all of it; `None` when this kernel has no engine. Counters that are for
+    /// root are unknown to others.
     pub fn read(root: &Root) -> Result<Option<Self>> {
         let choice = |setting: Setting| root.value(setting.path(), "words, one of them in [brackets]");
-        let number = |name: &str| root.value::<u64>(format!("{DIR}/{name}"), "a number");
+        let number = |name: &str| match root.value::<u64>(format!("{DIR}/{name}"), "a number") {
+            Err(error) if error.is_permission() => Ok(None),
+            read => read,
+        };
         let by_node = |name: &str| root.value(format!("{DIR}/{name}"), "pages by node: N0=1 N1=2");
         let Some(index) = choice(Setting::Index)? else {
             return Ok(None);

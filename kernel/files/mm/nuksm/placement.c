@@ -213,7 +213,7 @@ static bool takes_pages(int nid, int here)
  * @lot: of the page
  * @kpfn: page frame number of the page; if it is not merged yet, of one of two
  * @merged: the page is merged, and would have to be moved
- * @wanted: if not NULL, where it belonged if every node took pages
+ * @wanted: where it belonged if every node took pages
  *
  * Nodes that can take no page are passed over; if there is no other, a merged
  * page belongs where it is. Counts and traces what was decided.
@@ -232,8 +232,7 @@ int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
 
 	bitmap_zero(barred, NUKSM_MOST_NODES);
 	first = nuksm_ballot_pick(ballot, lot, barred);
-	if (wanted)
-		*wanted = first;
+	*wanted = first;
 	if (first == NUMA_NO_NODE)
 		return first;
 	reason = nuksm_ballot_reason(ballot);

@@ -77,8 +77,9 @@ static void nuksm_add_sharer(const struct ksm_rmap_item *rmap_item, u8 heat)
  * The lot by which was chosen which of two pages stays. They could still be
  * written to then.
  */
-#define NUKSM_NO_LOT	U32_MAX
-static u32 nuksm_chosen_lot = NUKSM_NO_LOT;
+#define NUKSM_NOT_CHOSEN	U32_MAX
+#define NUKSM_NO_ROOM_FOR_IT	(U32_MAX - 1)
+static u32 nuksm_chosen_lot = NUKSM_NOT_CHOSEN;
 
 /*
  * Two pages are about to become one: should that be the page scanned now, as
@@ -89,9 +90,10 @@ static bool nuksm_keeps_scanned(struct ksm_rmap_item *rmap_item,
 				struct ksm_rmap_item *tree_rmap_item,
 				struct page *tree_page)
 {
-	int nid = page_to_nid(page);
+	int nid = page_to_nid(page), wanted;
+	u32 lot;
 
-	nuksm_chosen_lot = NUKSM_NO_LOT;
+	nuksm_chosen_lot = NUKSM_NOT_CHOSEN;
 	if (!nuksm_places() || PageKsm(page) || PageKsm(tree_page) ||
 	    nid == page_to_nid(tree_page))
 		return true;
@@ -102,9 +104,9 @@ static bool nuksm_keeps_scanned(struct ksm_rmap_item *rmap_item,
 	nuksm_ballot_open(&nuksm_ballot, READ_ONCE(nuksm_placement));
 	nuksm_add_sharer(rmap_item, rmap_item->heat);
 	nuksm_add_sharer(tree_rmap_item, tree_rmap_item->heat);
-	nuksm_chosen_lot = nuksm_lot(page);
-	nid = nuksm_belongs(&nuksm_ballot, nuksm_chosen_lot, page_to_pfn(page),
-			    false, NULL);
+	lot = nuksm_lot(page);
+	nid = nuksm_belongs(&nuksm_ballot, lot, page_to_pfn(page), false, &wanted);
+	nuksm_chosen_lot = nid == wanted ? lot : NUKSM_NO_ROOM_FOR_IT;
 	nuksm_window(NUKSM_WINDOW_CHOOSE);
 	return nid != page_to_nid(tree_page);
 }
@@ -281,7 +283,7 @@ static void nuksm_place_asked(void)
  * A new page in the stable tree gets its lot. Of several pages with the same
  * content, each gets one that depends on how many there are. Nobody can write to
  * the page any more: if its content is not what it was when it was chosen to
- * stay, it is asked again.
+ * stay, or there was no room where it belongs, it is asked again.
  */
 static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 			   struct page *page, struct ksm_stable_node *chain)
@@ -295,7 +297,7 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 	if (nr_node_ids < 2)
 		return;
 	lot = nuksm_lot(page);
-	stable_node->again = nuksm_chosen_lot != NUKSM_NO_LOT &&
+	stable_node->again = nuksm_chosen_lot != NUKSM_NOT_CHOSEN &&
 			     nuksm_chosen_lot != lot;
 	stable_node->scan = nuksm_this_scan();
 	stable_node->moves = 0;
