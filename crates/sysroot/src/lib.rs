@@ -7,7 +7,7 @@
 
 mod patience;
 
-pub use patience::{Stopped, Wanted, borrowed_cpu_time, patiently};
+pub use patience::{Stopped, Wanted, ask, borrowed_cpu_time, patiently, unless_stopped};
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
