@@ -4,7 +4,7 @@
 use anyhow::Result;
 use nuksm_ksmfs::ProcessKsm;
 use nuksm_numafs::{TaskStat, Topology, home_node};
-use nuksm_sysroot::{Root, Stopped, patiently};
+use nuksm_sysroot::{Root, patiently};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
@@ -62,7 +62,7 @@ pub fn find(root: &Root, machine: &Topology, stop: &dyn Fn() -> bool) -> Result<
             }
         },
     )
-    .map_err(|Stopped| nuksm_pagemap::Error::Stopped)?;
+    .map_err(nuksm_pagemap::Error::from)?;
     Ok(Found { tenants: found.into_values().collect(), note: passed_over(&unread) })
 }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A moment's view of all merged pages: where they are and who shares them.
 
-use crate::shared::tenants::{self, Found, Tenant};
+use crate::shared::tenants::{self, Found, Tenant, with_cause};
 use anyhow::{Context, Result};
 use log::warn;
 use nuksm_ksmfs::Ksm;
 use nuksm_model::Page;
 use nuksm_numafs::Topology;
 use nuksm_pagemap::{KpageFlags, Mapping, Scan};
-use nuksm_sysroot::Root;
+use nuksm_sysroot::{Root, Wanted, patiently, unless_stopped};
 use std::collections::{BTreeMap, HashMap};
 
 /// All merged pages with several mappings.
@@ -50,8 +50,8 @@ pub struct TenantPages {
 }
 
 impl View {
-    /// Looks at the machine. Takes root. `stop` is asked again and again: once it
-    /// says true, the answer is an error that [`was_stopped`] knows.
+    /// Looks at the machine. Takes root. `stop` is asked ten times a second at least: once
+    /// it says true, the answer is an error that [`was_stopped`] knows.
     pub fn collect(root: &Root, stop: &dyn Fn() -> bool) -> Result<Self> {
         let machine = Topology::read(root).context("cannot read the machine's nodes")?;
         let Found { tenants, note } = tenants::find(root, &machine, stop).context("cannot list processes")?;
@@ -62,7 +62,7 @@ impl View {
         let unread: Vec<(u32, String)> = scan
             .unread
             .iter()
-            .map(|(tenant, error)| (tenants[*tenant as usize].pid, tenants::with_cause(error)))
+            .map(|(tenant, error)| (tenants[*tenant as usize].pid, with_cause(error)))
             .collect();
         let mut view = Self {
             machine,
@@ -73,7 +73,12 @@ impl View {
             ksm_flag_reliable: flags.ksm_flag_reliable(),
             notes: note.into_iter().chain(tenants::passed_over(&unread)).collect(),
         };
-        view.group();
+        let group = move || {
+            let strays = view.group();
+            (view, strays)
+        };
+        let (mut view, strays) = unless_stopped(group, stop).map_err(nuksm_pagemap::Error::from)?;
+        view.ask_nodes(root, &strays, stop)?;
         Ok(view)
     }
 
@@ -84,8 +89,10 @@ impl View {
         }
     }
 
-    /// Finds each page's node and sharing set.
-    fn group(&mut self) {
+    /// Finds each page's sharing set, and its node by its frame; and the pages, by index,
+    /// whose frame several nodes may own.
+    fn group(&mut self) -> Vec<(usize, Mapping)> {
+        let mut strays = Vec::new();
         let mut known = HashMap::<Vec<u32>, u32>::new();
         let mut sharers = Vec::new();
         for mappings in self.scan.pages() {
@@ -100,17 +107,50 @@ impl View {
                     u32::try_from(self.sets.len() - 1).unwrap_or(u32::MAX)
                 }),
             };
-            self.pages.push(Page { node: self.node_of(mappings[0]), set, place: mappings[0].place() });
+            let mapping = mappings[0];
+            let node = self.machine.node_of_pfn(mapping.pfn).unwrap_or_else(|| {
+                strays.push((self.pages.len(), mapping));
+                u32::MAX
+            });
+            self.pages.push(Page { node, set, place: mapping.place() });
         }
+        strays
     }
 
-    /// The node of a page: by its frame where one node owns it, else by asking
-    /// the kernel. A page that is gone by then counts for no node that exists.
-    fn node_of(&self, mapping: Mapping) -> u32 {
-        self.machine.node_of_pfn(mapping.pfn).unwrap_or_else(|| {
-            let task = self.tenants[mapping.tenant() as usize].task;
-            nuksm_pagemap::nodes_of(task, &[mapping.addr()]).first().copied().flatten().unwrap_or(u32::MAX)
-        })
+    /// Asks the kernel for the nodes of these pages. One that is gone by then, or whose
+    /// tenant does not answer, counts for no node that exists.
+    fn ask_nodes(&mut self, root: &Root, strays: &[(usize, Mapping)], stop: &dyn Fn() -> bool) -> Result<()> {
+        let mut of_tenants = BTreeMap::<u32, (Vec<usize>, Vec<u64>)>::new();
+        for (page, mapping) in strays {
+            let (pages, addrs) = of_tenants.entry(mapping.tenant()).or_default();
+            pages.push(*page);
+            addrs.push(mapping.addr());
+        }
+        let (mut asked, mut jobs) = (Vec::new(), Vec::new());
+        for (tenant, (pages, addrs)) in of_tenants {
+            let tenant = &self.tenants[tenant as usize];
+            asked.push((tenant.pid, pages));
+            jobs.push((tenant.task, (tenant.task, addrs)));
+        }
+        let there = root.clone();
+        let mut unread = Vec::new();
+        patiently(
+            jobs,
+            move |(task, addrs), wanted| nodes_of(&there, task, &addrs, wanted),
+            stop,
+            |number, nodes| {
+                let (pid, pages) = &asked[number];
+                for (page, node) in pages.iter().zip(nodes.iter().flatten()) {
+                    self.pages[*page].node = node.unwrap_or(u32::MAX);
+                }
+                if nodes.is_none() {
+                    unread.push((*pid, with_cause(&root.unanswered(*pid))));
+                }
+            },
+        )
+        .map_err(nuksm_pagemap::Error::from)?;
+        self.notes.extend(tenants::passed_over(&unread));
+        Ok(())
     }
 
     /// Merged pages on each node that has memory.
@@ -186,6 +226,24 @@ impl View {
         }
         counts
     }
+}
+
+/// Pages that one call asks about.
+const ASKED: usize = 4096;
+
+/// The nodes of the pages of `task` at `addrs`.
+fn nodes_of(root: &Root, task: u32, addrs: &[u64], wanted: &Wanted) -> Vec<Option<u32>> {
+    let pagemap = nuksm_pagemap::Pagemap::open(root, &task.to_string()).ok().flatten();
+    let ask = |addrs: &[u64]| {
+        if wanted.is_over() {
+            return Vec::new();
+        }
+        // Who waits for the memory's lock here can be ended by a signal; in
+        // move_pages() nobody can.
+        let _ = pagemap.as_ref().map(|pagemap| pagemap.entry(addrs[0]));
+        nuksm_pagemap::nodes_of(task, addrs)
+    };
+    addrs.chunks(ASKED).flat_map(ask).collect()
 }
 
 #[cfg(test)]
@@ -286,6 +344,31 @@ pub mod tests {
         assert_eq!(view.sets, [vec![0, 1], vec![0, 2]]);
         assert_eq!(view.pages_per_set(), [2, 1]);
         assert_eq!(view.pages_per_node(), BTreeMap::from([(0, 2), (1, 1)]));
+    }
+
+    #[test]
+    fn pages_of_frames_that_nodes_share_are_asked_for_and_who_is_silent_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, proc) = (Root::at(dir.path()), dir.path().join("proc/6010"));
+        std::fs::create_dir_all(&proc).unwrap();
+        let pagemap = proc.join("pagemap");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pagemap, rustix::fs::Mode::RUSR).unwrap();
+        let mut view = View { pages: Vec::new(), sets: Vec::new(), ..view() };
+        view.machine.zones.remove(0);
+        for tenant in &mut view.tenants {
+            // Who is held up is known by pid, in all tests of this process.
+            (tenant.pid, tenant.task) = (tenant.pid + 6000, tenant.task + 6000);
+        }
+        let strays = view.group();
+        assert_eq!(
+            strays.iter().map(|(page, mapping)| (*page, mapping.pfn)).collect::<Vec<_>>(),
+            [(0, 1), (1, 2)]
+        );
+        view.ask_nodes(&root, &strays, &|| false).unwrap();
+        assert_eq!(view.pages.iter().map(|page| page.node).collect::<Vec<_>>(), [u32::MAX, u32::MAX, 1]);
+        assert!(view.notes[0].starts_with("process 6010 is passed over: "), "{:?}", view.notes);
+        // Lets the thread that waits go.
+        let _ = std::fs::OpenOptions::new().write(true).open(pagemap);
     }
 
     #[test]

@@ -11,9 +11,9 @@ use crate::shared::stop::Stop;
 use crate::shared::view::View;
 use crate::shared::who::Who;
 use anyhow::Result;
-use nuksm_model::{Move, NodeShare, Page, Policy, Sharer};
+use nuksm_model::{Move, NodeShare, Page, Plan, Policy, Sharer};
 use nuksm_pagemap::{Mapping, Outcome, Refusal};
-use nuksm_sysroot::Root;
+use nuksm_sysroot::{Root, unless_stopped};
 
 /// What becomes of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 /// Does one pass; ends early, with what was done so far, when `stop` says so.
-/// A look that was stopped is an error ([`crate::shared::view::was_stopped`]).
+/// A look or a plan that was stopped is an error ([`crate::shared::view::was_stopped`]).
 /// `looked` gets the view, before anything moves, and the CPU time it took.
 pub fn run(
     root: &Root,
@@ -42,10 +42,12 @@ pub fn run(
     view.warn();
     homes.settle(&mut view.tenants);
     looked(&view, meter.cpu_seconds());
-    let shares = shares(&view, rule.policy.into(), &rule.only, &rule.exclude);
-    let distance = |from, to| view.machine.distance(from, to);
-    let free = view.machine.nodes.iter().map(|node| (node.id, node.room_pages)).collect();
-    let plan = nuksm_model::plan(&view.pages, &shares, free, distance);
+    let asked = rule.clone();
+    let plan = move || {
+        let plan = plan(&view, &asked);
+        (view, plan)
+    };
+    let (view, plan) = unless_stopped(plan, &|| stop.is_requested()).map_err(nuksm_pagemap::Error::from)?;
 
     let mut report = Report {
         policy: rule.policy.as_str(),
@@ -93,6 +95,13 @@ pub fn run(
     report.wall_seconds = meter.wall_seconds();
     report.peak_memory_bytes = cost::peak_memory_bytes(root)?;
     Ok(report)
+}
+
+fn plan(view: &View, rule: &Rule) -> Plan {
+    let shares = shares(view, rule.policy.into(), &rule.only, &rule.exclude);
+    let distance = |from, to| view.machine.distance(from, to);
+    let free = view.machine.nodes.iter().map(|node| (node.id, node.room_pages)).collect();
+    nuksm_model::plan(&view.pages, &shares, free, distance)
 }
 
 /// The target shares of each sharing set. Sets that are to be left alone have
