@@ -71,7 +71,7 @@ fn unmerge(root: &Root, args: &UnmergeArgs, stop: &Stop) -> Result<Option<Report
     let meter = Meter::start();
     let view = View::collect(root, &|| stop.is_requested())?;
     view.warn();
-    let job = Job::new(root, &view, args.pid)?;
+    let job = Job::new(root, &view, args.pid, &|| stop.is_requested())?;
     let mut report = Report::new(root, &job, args)?;
     let lacks = report.lacks();
     let refused = !lacks.is_empty() && !args.force;
@@ -111,7 +111,7 @@ fn unmerge(root: &Root, args: &UnmergeArgs, stop: &Stop) -> Result<Option<Report
 /// taken apart. Whether that fits is asked again: memory and what is out of sight may
 /// have changed in the time that a bounded rate takes.
 fn finish(root: &Root, args: &UnmergeArgs, rest: &View, report: &mut Report) -> Result<End> {
-    let rest = Job::new(root, rest, None)?;
+    let rest = Job::new(root, rest, None, &|| false)?;
     let cost = Report::new(root, &rest, args)?;
     let lacks = cost.lacks();
     if !lacks.is_empty() && !args.force {
