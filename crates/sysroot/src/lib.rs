@@ -94,6 +94,12 @@ impl Root {
         Self(path.into())
     }
 
+    /// Is it the machine's own? Elsewhere no number of a process is that of a real one.
+    #[must_use]
+    pub fn is_real(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Where `path` (relative to the root) really is.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.0.join(path)

@@ -2,17 +2,21 @@
 //! Tenants: processes with mergeable memory, by the names operators know.
 
 use anyhow::Result;
+use log::{debug, warn};
 use nuksm_ksmfs::ProcessKsm;
 use nuksm_numafs::{TaskStat, Topology, home_node};
-use nuksm_sysroot::{Root, patiently};
-use std::collections::BTreeMap;
+use nuksm_sysroot::{Root, Wanted, patiently};
+use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt;
+use std::sync::Once;
 
 /// A process that KSM tracks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenant {
-    /// Process number.
+    /// Process number; of several that share one memory, the lowest.
     pub pid: u32,
+    /// The others.
+    pub twins: Vec<u32>,
     /// The task by which its memory is to be seen: [`TaskStat::memory_task`].
     pub task: u32,
     /// Virtual machine, container or service; else the program's name.
@@ -63,7 +67,58 @@ pub fn find(root: &Root, machine: &Topology, stop: &dyn Fn() -> bool) -> Result<
         },
     )
     .map_err(nuksm_pagemap::Error::from)?;
-    Ok(Found { tenants: found.into_values().collect(), note: passed_over(&unread) })
+    let found = found.into_values().collect();
+    let tenants = once_each(found, |tasks| first_of_memory(root, tasks, stop))?;
+    Ok(Found { tenants, note: passed_over(&unread) })
+}
+
+impl Tenant {
+    /// Is it process `pid`?
+    pub fn is(&self, pid: u32) -> bool {
+        self.pid == pid || self.twins.contains(&pid)
+    }
+}
+
+/// One tenant of each memory; `firsts` says of tasks which is the first with their memory.
+fn once_each(tenants: Vec<Tenant>, firsts: impl FnOnce(&[u32]) -> Result<Vec<u32>>) -> Result<Vec<Tenant>> {
+    let tasks: Vec<u32> = tenants.iter().map(|tenant| tenant.task).collect();
+    let mut kept = Vec::<Tenant>::with_capacity(tenants.len());
+    let mut places = HashMap::new();
+    for (tenant, first) in tenants.into_iter().zip(firsts(&tasks)?) {
+        if tenant.task == first {
+            places.insert(first, kept.len());
+            kept.push(tenant);
+        } else if let Some(&place) = places.get(&first) {
+            debug!("process {} has the memory of process {}", tenant.pid, kept[place].pid);
+            kept[place].twins.push(tenant.pid);
+        }
+    }
+    Ok(kept)
+}
+
+/// For each of `tasks` the first of them that has the same memory: each itself, where that
+/// cannot be known.
+pub fn first_of_memory(root: &Root, tasks: &[u32], stop: &dyn Fn() -> bool) -> Result<Vec<u32>> {
+    static UNKNOWN: Once = Once::new();
+    let mut firsts = tasks.to_vec();
+    if !root.is_real() {
+        return Ok(firsts);
+    }
+    // No process has this number, so that who holds this up hides nobody.
+    let asked = [(0, firsts.clone())];
+    let compare = |tasks: Vec<u32>, _: &Wanted| nuksm_pagemap::first_of_memory(&tasks);
+    patiently(asked, compare, stop, |_, told| match told {
+        Some(Ok(told)) => firsts = told,
+        Some(Err(error)) => UNKNOWN.call_once(|| {
+            warn!(
+                "this kernel cannot tell which processes share one memory (CONFIG_KCMP: {error}): each of them \
+                 counts"
+            );
+        }),
+        None => warn!("which processes share one memory is not known, one does not answer: each of them counts"),
+    })
+    .map_err(nuksm_pagemap::Error::from)?;
+    Ok(firsts)
 }
 
 /// An error in one line.
@@ -103,7 +158,17 @@ fn tenant(root: &Root, machine: &Topology, pid: u32) -> nuksm_sysroot::Result<Op
     let node = home_node(root, pid, machine)?.and_then(|node| machine.memory_node(node));
     let cgroup = cgroup(root, task)?;
     let name = name_in(root, task, &cgroup, &stat)?;
-    Ok(Some(Tenant { pid, task, name, cgroup, node, nice: stat.nice, start_ticks: stat.start_ticks, ksm }))
+    Ok(Some(Tenant {
+        pid,
+        twins: Vec::new(),
+        task,
+        name,
+        cgroup,
+        node,
+        nice: stat.nice,
+        start_ticks: stat.start_ticks,
+        ksm,
+    }))
 }
 
 /// The name of the process that `task` belongs to: of the virtual machine, the
@@ -329,6 +394,19 @@ mod tests {
         let note = note.unwrap();
         assert!(note.starts_with("process 2, and 1 others are passed over: cannot read "), "{note}");
         assert!(note.ends_with("/proc/2/stat: Is a directory (os error 21)"), "{note}");
+    }
+
+    #[test]
+    fn processes_of_one_memory_are_one_tenant() {
+        let (_dir, root) = machine(&[(2, 4096, None), (3, 4096, None), (4, 4096, None), (5, 4096, None)]);
+        let tenants = once_each(found(&root).tenants, |tasks| {
+            assert_eq!(tasks, [2, 3, 4, 5]);
+            Ok(vec![2, 3, 2, 2])
+        });
+        let tenants = tenants.unwrap();
+        let pids: Vec<_> = tenants.iter().map(|tenant| (tenant.pid, tenant.twins.as_slice())).collect();
+        assert_eq!(pids, [(2, [4, 5].as_slice()), (3, &[])]);
+        assert!(tenants[0].is(2) && tenants[0].is(5) && !tenants[0].is(3));
     }
 
     #[test]

@@ -255,6 +255,7 @@ pub mod tests {
     pub fn view() -> View {
         let tenant = |pid: u32, node| Tenant {
             pid,
+            twins: Vec::new(),
             task: pid,
             name: format!("t{pid}"),
             cgroup: String::new(),

@@ -28,7 +28,7 @@ impl Who {
     pub fn is(&self, tenant: &Tenant) -> bool {
         let path = tenant.cgroup.as_str();
         match self {
-            Self::Pid(pid) => *pid == tenant.pid,
+            Self::Pid(pid) => tenant.is(*pid),
             Self::Name(pattern) => pattern.matches(&tenant.name),
             Self::Cgroup(pattern) => {
                 let ends = path.match_indices('/').map(|(at, _)| at).filter(|&at| at > 0);
@@ -77,6 +77,7 @@ mod tests {
     fn tenant() -> Tenant {
         Tenant {
             pid: 12,
+            twins: vec![14],
             task: 12,
             name: "docker:0123456789ab".into(),
             cgroup: "/machine.slice/docker-0123456789abcdef.scope/worker".into(),
@@ -95,6 +96,7 @@ mod tests {
     fn tenants_by_pid_name_cgroup_and_unit() {
         for who in [
             "12",
+            "14",
             "docker:0123456789ab",
             "docker:*",
             "*",

@@ -27,7 +27,7 @@ impl<'a> Job<'a> {
     pub fn new(root: &Root, view: &'a View, pid: Option<u32>, stop: &dyn Fn() -> bool) -> Result<Self> {
         // A process that KSM does not know has no mapping at all.
         let number =
-            |pid| (0..).zip(&view.tenants).find(|(_, tenant)| tenant.pid == pid).map(|(number, _)| number);
+            |pid| (0..).zip(&view.tenants).find(|(_, tenant)| tenant.is(pid)).map(|(number, _)| number);
         let only = pid.map(|pid| number(pid).unwrap_or(u32::MAX));
         let mut job = Self { view, only, policies: vec![Policies::default(); view.tenants.len()] };
         let concerned = (0..).zip(&view.tenants).filter(|(number, _)| job.concerns(*number));
