@@ -7,7 +7,7 @@ use super::progress::Progress;
 use crate::shared::privilege;
 use crate::shared::stop::Stop;
 use anyhow::Result;
-use nuksm_fingerprint::{Label, Page, TableReader, TableWriter};
+use nuksm_fingerprint::{Error, Label, Page, TableReader, TableWriter};
 use nuksm_model::estimate::{Contents, Tenant};
 use nuksm_sysroot::Root;
 use std::time::Duration;
@@ -30,6 +30,8 @@ pub struct Gathered {
     pub vanished: u64,
     /// Zero pages that take no memory of their own.
     pub zero_already: u64,
+    /// Processes that did not answer and were not read to their end, and why.
+    pub unread: Vec<(u32, String)>,
 }
 
 /// Reads `inputs`; `None` when interrupted.
@@ -40,6 +42,7 @@ pub fn gather(root: &Root, args: &EstimateArgs, inputs: Vec<Input>, stop: &Stop)
     let mut reading = Reading {
         dump: args.dump.as_deref().map(TableWriter::create).transpose()?,
         progress: Progress::new(inputs.iter().map(Input::pages).sum()),
+        root,
         stop,
         gathered: Gathered::new(args, frames_known),
     };
@@ -60,6 +63,7 @@ pub fn gather(root: &Root, args: &EstimateArgs, inputs: Vec<Input>, stop: &Stop)
 struct Reading<'a> {
     dump: Option<TableWriter>,
     progress: Progress,
+    root: &'a Root,
     stop: &'a Stop,
     gathered: Gathered,
 }
@@ -72,8 +76,16 @@ impl Reading<'_> {
             dump.set_label(label.clone())?;
         }
         let tenant = self.gathered.add_tenant(label, pid);
-        let mut pages = Vec::new();
-        while memory.next_batch(&mut pages)? {
+        let mut goes_on = true;
+        while goes_on {
+            let pages;
+            (pages, memory, goes_on) = match (memory.next_batch(self.root), pid) {
+                (Err(Error::Proc(error @ nuksm_sysroot::Error::Unanswered { .. })), Some(pid)) => {
+                    self.gathered.unread.push((pid, error.to_string()));
+                    return Ok(true);
+                }
+                (read, _) => read?,
+            };
             if let Some(dump) = &mut self.dump {
                 dump.add(&pages)?;
             }
@@ -126,6 +138,7 @@ impl Gathered {
             frames_known,
             vanished: 0,
             zero_already: 0,
+            unread: Vec::new(),
         }
     }
 

@@ -7,7 +7,8 @@ use crate::shared::tenants;
 use anyhow::{Context, Result, bail};
 use nuksm_fingerprint::{Error, Label, MemoryFile, Page, Process, TableReader};
 use nuksm_numafs::{TaskStat, Topology, home_node};
-use nuksm_sysroot::Root;
+use nuksm_sysroot::{Root, ask, patiently};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Anonymous memory of a process that is looked at without being named: virtual
@@ -40,17 +41,40 @@ impl Input {
 }
 
 impl Memory {
-    /// Reads the next pages into `pages`; false at the end.
-    pub fn next_batch(&mut self, pages: &mut Vec<Page>) -> Result<bool, Error> {
+    /// The next pages, and what is left to be read, if anything. Whoever does not answer
+    /// is an error.
+    pub fn next_batch(self, root: &Root) -> Result<(Vec<Page>, Self, bool), Error> {
         match self {
-            Self::Process(process) => process.next_batch(pages),
-            Self::File(file) => file.next_batch(pages),
+            Self::Process(mut process) => {
+                let pid = process.pid();
+                let read = ask(pid, move || {
+                    let (mut all, mut pages, mut batches) = (Vec::new(), Vec::new(), BATCHES);
+                    let mut goes_on = true;
+                    while goes_on && batches > 0 {
+                        goes_on = process.next_batch(&mut pages)?;
+                        all.append(&mut pages);
+                        batches -= 1;
+                    }
+                    Ok((all, Self::Process(process), goes_on))
+                });
+                read.unwrap_or_else(|| Err(root.unanswered(pid).into()))
+            }
+            Self::File(mut file) => {
+                let mut pages = Vec::new();
+                let goes_on = file.next_batch(&mut pages)?;
+                Ok((pages, Self::File(file), goes_on))
+            }
         }
     }
 }
 
-/// Opens what the arguments name, or all large processes; and remarks.
-pub fn find(root: &Root, args: &EstimateArgs) -> Result<(Vec<Input>, Vec<String>)> {
+/// Batches of a process that are read at once: another thread reads them, and takes
+/// about as long to begin as for one of them.
+const BATCHES: usize = 16;
+
+/// Opens what the arguments name, or all large processes; and remarks. `stop` is asked
+/// as [`crate::shared::view::View::collect`] does.
+pub fn find(root: &Root, args: &EstimateArgs, stop: &dyn Fn() -> bool) -> Result<(Vec<Input>, Vec<String>)> {
     let machine = Topology::read(root).context("cannot read the machine's nodes")?;
     let mut inputs = Vec::new();
     let mut notes = Vec::new();
@@ -58,7 +82,9 @@ pub fn find(root: &Root, args: &EstimateArgs) -> Result<(Vec<Input>, Vec<String>
     pids.sort_unstable();
     pids.dedup();
     for pid in pids {
-        let Some(input) = open_process(root, pid, 0, &machine)? else {
+        let (there, nodes) = (root.clone(), machine.clone());
+        let opened = ask(pid, move || open_process(&there, pid, 0, &nodes));
+        let Some(input) = opened.unwrap_or_else(|| Err(root.unanswered(pid).into()))? else {
             bail!(
                 "process {pid} has no memory of its own: it is a kernel thread, or has ended and waits for its parent"
             );
@@ -69,8 +95,9 @@ pub fn find(root: &Root, args: &EstimateArgs) -> Result<(Vec<Input>, Vec<String>
         inputs.push(open_file(&file.path, file.node)?);
     }
     if inputs.is_empty() {
-        find_processes(root, args.all, &machine, &mut inputs, &mut notes)?;
+        find_processes(root, args.all, &machine, stop, &mut inputs, &mut notes)?;
     }
+    let inputs = once_each(root, inputs, stop)?;
     if args.dump.is_some() && inputs.iter().any(|input| matches!(input, Input::Table(_))) {
         bail!(
             "--dump writes what was read from processes, images and cores; one of the files is a dump already"
@@ -84,29 +111,55 @@ pub fn find(root: &Root, args: &EstimateArgs) -> Result<(Vec<Input>, Vec<String>
     Ok((inputs, notes))
 }
 
+/// One process of each memory, the lowest; and all else.
+fn once_each(root: &Root, mut inputs: Vec<Input>, stop: &dyn Fn() -> bool) -> Result<Vec<Input>> {
+    let task = |input: &Input| match input {
+        Input::Memory { memory: Memory::Process(process), .. } => Some(process.pid()),
+        _ => None,
+    };
+    let tasks: Vec<u32> = inputs.iter().filter_map(task).collect();
+    let mut firsts = tenants::first_of_memory(root, &tasks, stop)?.into_iter();
+    inputs.retain(|input| task(input).is_none_or(|task| firsts.next() == Some(task)));
+    Ok(inputs)
+}
+
 fn find_processes(
     root: &Root,
     all: bool,
     machine: &Topology,
+    stop: &dyn Fn() -> bool,
     inputs: &mut Vec<Input>,
     notes: &mut Vec<String>,
 ) -> Result<()> {
     let least = if all { 1 } else { LARGE_KIB };
     let mut denied = 0;
     let mut unread = Vec::new();
-    for pid in root.numbered("proc", "")? {
-        if pid == std::process::id() {
-            continue;
-        }
-        match open_process(root, pid, least, machine) {
-            Ok(input) => inputs.extend(input),
-            Err(Error::NotAllowed(_)) => denied += 1,
-            Err(Error::NoProcess(_)) => {}
-            // None may keep the others from being seen.
-            Err(error) => unread.push((pid, error.to_string())),
-        }
+    let mut pids = root.numbered("proc", "")?;
+    pids.retain(|&pid| pid != std::process::id());
+    let (there, nodes) = (root.clone(), machine.clone());
+    let mut opened = BTreeMap::new();
+    patiently(
+        pids.iter().map(|&pid| (pid, pid)),
+        move |pid, _| open_process(&there, pid, least, &nodes),
+        stop,
+        |number, input| {
+            let pid = pids[number];
+            match input.unwrap_or_else(|| Err(root.unanswered(pid).into())) {
+                Ok(input) => opened.extend(input.map(|input| (pid, input))),
+                Err(Error::NotAllowed(_)) => denied += 1,
+                Err(Error::NoProcess(_)) => {}
+                // None may keep the others from being seen.
+                Err(error) => unread.push((pid, error.to_string())),
+            }
+        },
+    )
+    .map_err(nuksm_pagemap::Error::from)?;
+    inputs.extend(opened.into_values());
+    let passed_over = tenants::passed_over(&unread);
+    if let (true, Some(note)) = (inputs.is_empty(), &passed_over) {
+        bail!("{note}");
     }
-    notes.extend(tenants::passed_over(&unread));
+    notes.extend(passed_over);
     let privilege = "run as root, or with CAP_SYS_PTRACE";
     if inputs.is_empty() && denied > 0 {
         bail!("this user may read none of the {denied} processes in question: {privilege}");
@@ -197,7 +250,7 @@ mod tests {
 
     fn found(root: &Root, line: &str) -> Result<Vec<String>> {
         let args = Line::parse_from(format!("estimate {line}").split_whitespace()).args;
-        let (inputs, _) = find(root, &args)?;
+        let (inputs, _) = find(root, &args, &|| false)?;
         Ok(inputs
             .into_iter()
             .map(|input| match input {
@@ -220,6 +273,38 @@ mod tests {
         let message = found(&root, "--pid 10").unwrap_err().to_string();
         assert!(message.contains("process 10 has no memory of its own: it is a kernel thread"), "{message}");
         assert_eq!(found(&root, "--pid 9 --pid 8 --pid 9").unwrap(), ["name8", "name9"]);
+    }
+
+    #[test]
+    fn who_does_not_answer_is_passed_over_and_the_rest_is_read() {
+        // Who is held up is known by pid, in all tests of this process.
+        let (dir, root) = machine(&[(5007, "RssAnon:\t  1 kB\n"), (5008, "RssAnon:\t  1 kB\n")]);
+        fs::create_dir(dir.path().join("proc/self")).unwrap();
+        fs::write(dir.path().join("proc/self/status"), "CapEff:\t0\n").unwrap();
+        let memory = dir.path().join("proc/5007/mem");
+        fs::remove_file(&memory).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &memory, rustix::fs::Mode::RUSR).unwrap();
+        let args = |line: &str| Line::parse_from(line.split(' ')).args;
+        let (inputs, notes) = find(&root, &args("estimate --all"), &|| false).unwrap();
+        assert_eq!((inputs.len(), notes.len()), (1, 1));
+        assert!(notes[0].contains("process 5007 is passed over: ") && notes[0].contains("does not answer"));
+        let error = find(&root, &args("estimate --pid 5007"), &|| false).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("proc/5007 does not answer"), "{error}");
+        assert!(find(&root, &args("estimate --all"), &|| true).is_err(), "it was stopped");
+
+        // In the midst of reading it is no end, either.
+        let (_stopper, stop) = crate::shared::stop::Stop::by_hand();
+        let (_other, silent) = machine(&[(5007, "RssAnon:\t  1 kB\n")]);
+        let process = Box::new(Process::open(&silent, 5007).unwrap());
+        let label = Label { tenant: "silent".into(), source: "pid 5007".into(), node: None, nice: 0 };
+        let silent = Input::Memory { label, pid: Some(5007), memory: Memory::Process(process), pages: 1 };
+        let inputs = std::iter::once(silent).chain(inputs).collect();
+        let gathered =
+            crate::commands::estimate::gather::gather(&root, &args("estimate --all"), inputs, &stop);
+        let gathered = gathered.unwrap().unwrap();
+        assert_eq!((gathered.labels.len(), gathered.unread.len(), gathered.unread[0].0), (2, 1, 5007));
+        // Lets the thread that waits go.
+        let _ = fs::OpenOptions::new().write(true).open(memory);
     }
 
     #[test]

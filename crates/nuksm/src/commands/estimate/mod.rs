@@ -12,6 +12,7 @@ pub use args::EstimateArgs;
 
 use crate::shared::output;
 use crate::shared::stop::Stop;
+use crate::shared::view;
 use anyhow::Result;
 use log::warn;
 use nuksm_model::estimate::Settings;
@@ -31,11 +32,21 @@ pub fn run(root: &Root, args: &EstimateArgs) -> Result<ExitCode> {
         use_zero_pages: ksm.use_zero_pages == Some(1),
         page_size: nuksm_pagemap::page_size(),
     };
-    let (inputs, notes) = inputs::find(root, args)?;
-    let Some(gathered) = gather::gather(root, args, inputs, &stop)? else {
+    let gathered = match inputs::find(root, args, &|| stop.is_requested()) {
+        Err(error) if view::was_stopped(&error) => None,
+        found => {
+            let (inputs, notes) = found?;
+            gather::gather(root, args, inputs, &stop)?.map(|gathered| (gathered, notes))
+        }
+    };
+    let Some((gathered, mut notes)) = gathered else {
         warn!("interrupted, nothing is reported");
         return Ok(ExitCode::from(INTERRUPTED));
     };
+    if let Some((pid, why)) = gathered.unread.first() {
+        let others = gathered.unread.len() - 1;
+        notes.push(format!("process {pid}, and {others} others, count only as far as they were read: {why}"));
+    }
     let report = report::Report::new(gathered, settings, notes);
     output::print_report(args.json, &report, text::text)?;
     Ok(ExitCode::SUCCESS)

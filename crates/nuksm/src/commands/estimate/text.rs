@@ -190,6 +190,7 @@ mod tests {
             contents,
             frames,
             shared_places: 60,
+            unread: Vec::new(),
             frames_known: true,
             vanished: 3,
             zero_already: 0,
