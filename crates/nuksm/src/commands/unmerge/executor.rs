@@ -58,6 +58,7 @@ impl<'a> Executor<'a> {
 
     /// Un-merges page after page and counts what became of each mapping.
     pub fn carry_out(&self, stop: &Stop, report: &mut Report) -> Result<End> {
+        self.check_nodes()?;
         let mappings = self.job.mappings();
         let mut rest = mappings.as_slice();
         let mut pace = Pace::new(self.pages_per_second);
@@ -90,6 +91,20 @@ impl<'a> Executor<'a> {
             rest = later;
         }
         Ok(End::Finished)
+    }
+
+    /// May this process itself use the nodes of the copies? The kernel takes them from
+    /// where whoever asks may have memory.
+    fn check_nodes(&self) -> Result<()> {
+        for (node, _) in self.job.cost().nodes.iter().filter(|(_, cost)| cost.copies > 0) {
+            nuksm_pagemap::prefer_nodes(&[*node]).with_context(|| {
+                format!(
+                    "copies belong on node {node}, and nuksm itself may not use it: see cpuset.mems of its cgroup, \
+                     or AllowedMemoryNodes= of its unit; nothing was un-merged"
+                )
+            })?;
+        }
+        nuksm_pagemap::prefer_nodes(&[]).context("cannot give the choice of node back")
     }
 
     fn take_apart(&self, batch: &[Mapping], report: &mut Report) -> Result<()> {
@@ -155,6 +170,26 @@ fn take_apart_in(
 mod tests {
     use super::*;
     use crate::shared::view::tests::view;
+
+    #[test]
+    fn a_node_that_is_closed_to_us_is_told_before_anything_is_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        let mut view = view();
+        view.machine.nodes[1].id = 1000;
+        // No machine has this node. The first tenants, which have ended, come before it.
+        for (tenant, node) in view.tenants.iter_mut().zip([0, 0, 1000]) {
+            tenant.node = Some(node);
+        }
+        let job = Job::new(&root, &view, None, &|| false).unwrap();
+        let args =
+            UnmergeArgs { dry_run: false, pid: None, rate: "64M".parse().unwrap(), force: true, json: false };
+        let (_stopper, stop) = Stop::by_hand();
+        let mut report = Report::default();
+        let error = Executor::new(&root, &job, &args).carry_out(&stop, &mut report).unwrap_err().to_string();
+        assert!(error.contains("node 1000") && error.contains("AllowedMemoryNodes"), "{error}");
+        assert_eq!(report.refusals, BTreeMap::new());
+    }
 
     #[test]
     fn who_does_not_answer_is_counted_and_holds_up_nobody() {
