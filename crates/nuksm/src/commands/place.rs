@@ -63,6 +63,7 @@ pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
         Kind::Repeated
     };
     args.rule.check(root, kind != Kind::DryRun)?;
+    let rule = args.rule.of_this_moment(root)?;
     if let Some(note) = engine_note(Engine::read(root)?.as_ref(), args.rule.policy) {
         warn!("{note}");
     }
@@ -70,7 +71,7 @@ pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     let mut homes = Homes::default();
     loop {
-        let report = match placing::pass(root, &args.rule, kind, &mut homes, &stop, |_, _| ()) {
+        let report = match placing::pass(root, &rule, kind, &mut homes, &stop, |_, _| ()) {
             Err(error) if view::was_stopped(&error) => return Ok(ExitCode::SUCCESS),
             report => report?,
         };

@@ -15,8 +15,8 @@ use std::sync::Once;
 pub struct Tenant {
     /// Process number; of several that share one memory, the lowest.
     pub pid: u32,
-    /// The others.
-    pub twins: Vec<u32>,
+    /// The others, and the starts of each.
+    pub twins: Vec<(u32, u64)>,
     /// The task by which its memory is to be seen: [`TaskStat::memory_task`].
     pub task: u32,
     /// Virtual machine, container or service; else the program's name.
@@ -73,9 +73,10 @@ pub fn find(root: &Root, machine: &Topology, stop: &dyn Fn() -> bool) -> Result<
 }
 
 impl Tenant {
-    /// Is it process `pid`?
-    pub fn is(&self, pid: u32) -> bool {
-        self.pid == pid || self.twins.contains(&pid)
+    /// When process `pid` started, if it is this one; in ticks.
+    pub fn start_of(&self, pid: u32) -> Option<u64> {
+        let own = (self.pid, self.start_ticks);
+        std::iter::once(&own).chain(&self.twins).find(|(process, _)| *process == pid).map(|(_, start)| *start)
     }
 }
 
@@ -90,7 +91,7 @@ fn once_each(tenants: Vec<Tenant>, firsts: impl FnOnce(&[u32]) -> Result<Vec<u32
             kept.push(tenant);
         } else if let Some(&place) = places.get(&first) {
             debug!("process {} has the memory of process {}", tenant.pid, kept[place].pid);
-            kept[place].twins.push(tenant.pid);
+            kept[place].twins.push((tenant.pid, tenant.start_ticks));
         }
     }
     Ok(kept)
@@ -405,8 +406,8 @@ mod tests {
         });
         let tenants = tenants.unwrap();
         let pids: Vec<_> = tenants.iter().map(|tenant| (tenant.pid, tenant.twins.as_slice())).collect();
-        assert_eq!(pids, [(2, [4, 5].as_slice()), (3, &[])]);
-        assert!(tenants[0].is(2) && tenants[0].is(5) && !tenants[0].is(3));
+        assert_eq!(pids, [(2, [(4, 0), (5, 0)].as_slice()), (3, &[])]);
+        assert_eq!([2, 5, 3].map(|pid| tenants[0].start_of(pid)), [Some(0), Some(0), None]);
     }
 
     #[test]

@@ -26,8 +26,12 @@ impl<'a> Job<'a> {
     /// be read has none. `stop` is asked as [`View::collect`] does.
     pub fn new(root: &Root, view: &'a View, pid: Option<u32>, stop: &dyn Fn() -> bool) -> Result<Self> {
         // A process that KSM does not know has no mapping at all.
-        let number =
-            |pid| (0..).zip(&view.tenants).find(|(_, tenant)| tenant.is(pid)).map(|(number, _)| number);
+        let number = |pid| {
+            (0..)
+                .zip(&view.tenants)
+                .find(|(_, tenant)| tenant.start_of(pid).is_some())
+                .map(|(number, _)| number)
+        };
         let only = pid.map(|pid| number(pid).unwrap_or(u32::MAX));
         let mut job = Self { view, only, policies: vec![Policies::default(); view.tenants.len()] };
         let concerned = (0..).zip(&view.tenants).filter(|(number, _)| job.concerns(*number));

@@ -53,14 +53,21 @@ impl Rule {
     /// moves nothing there, so that one configuration does for all hosts.
     pub fn check(&self, root: &Root, moving: bool) -> Result<()> {
         view::require_ksm(root)?;
-        for who in self.only.iter().chain(&self.exclude) {
-            // Who has a name may come later; a pid is of somebody who is there.
-            let Who::Pid(pid) = *who else { continue };
-            if TaskStat::read(root, pid)?.is_none() {
-                bail!("there is no process {pid}; `nuksm status` lists tenants and their pids");
-            }
-        }
         privilege::require(root, "placing pages", moving)
+    }
+
+    /// The same, but that each pid is the process which has it now, and no later one.
+    pub fn of_this_moment(&self, root: &Root) -> Result<Self> {
+        let mut rule = self.clone();
+        for who in rule.only.iter_mut().chain(&mut rule.exclude) {
+            // Who has a name may come later; a pid is of somebody who is there.
+            let Who::Pid(pid, start) = who else { continue };
+            let Some(stat) = TaskStat::read(root, *pid)? else {
+                bail!("there is no process {pid}; `nuksm status` lists tenants and their pids");
+            };
+            *start = Some(stat.start_ticks);
+        }
+        Ok(rule)
     }
 
     /// Two that place by different rules would move pages to and fro for ever.
