@@ -72,7 +72,7 @@ pub struct Plan {
 #[must_use]
 pub fn plan(
     pages: &[Page],
-    sets: &[Vec<NodeShare>],
+    sets: &[impl AsRef<[NodeShare]>],
     mut room: Room,
     distance: impl Fn(u32, u32) -> u32,
 ) -> Plan {
@@ -91,7 +91,7 @@ pub fn plan(
             if !stretch.counts.must_leave(from, seed) {
                 continue;
             }
-            let nearest = || nearest_with_room(&sets[set], from, &room, &distance);
+            let nearest = || nearest_with_room(sets[set].as_ref(), from, &room, &distance);
             match stretch.counts.take_deficit(&room, seed).or_else(nearest) {
                 Some(to) => {
                     room.entry(to).and_modify(|free| *free -= 1);
@@ -158,16 +158,16 @@ impl<'a> Stretch<'a> {
 }
 
 /// Fixes how many pages each node should have of each stretch.
-fn round(stretches: &mut [Stretch], sets: &[Vec<NodeShare>]) {
+fn round(stretches: &mut [Stretch], sets: &[impl AsRef<[NodeShare]>]) {
     for stretch in &mut *stretches {
-        stretch.counts.round_down(&sets[stretch.set()]);
+        stretch.counts.round_down(sets[stretch.set()].as_ref());
         stretch.counts.round_up_towards_present();
     }
     let mut rounded: Vec<Set> = stretches
         .chunk_by_mut(|left, right| left.set() == right.set())
         .map(|of_set| {
-            let shares = &sets[of_set[0].set()];
-            Set::new(of_set.iter_mut().map(|stretch| &mut stretch.counts).collect(), shares)
+            let shares = sets[of_set[0].set()].as_ref();
+            Set::new(of_set, shares)
         })
         .collect();
     balance(&mut rounded);

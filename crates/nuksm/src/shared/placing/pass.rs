@@ -14,6 +14,8 @@ use anyhow::Result;
 use nuksm_model::{Move, NodeShare, Page, Plan, Policy, Sharer};
 use nuksm_pagemap::{Mapping, Outcome, Refusal};
 use nuksm_sysroot::{Root, unless_stopped};
+use std::collections::HashSet;
+use std::rc::Rc;
 
 /// What becomes of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,12 +109,22 @@ fn plan(view: &View, rule: &Rule) -> Plan {
 /// The target shares of each sharing set. Sets that are to be left alone have
 /// none: those with an excluded tenant, and with `only`, those without any of
 /// them.
-fn shares(view: &View, policy: Policy, only: &[Who], exclude: &[Who]) -> Vec<Vec<NodeShare>> {
+fn shares(view: &View, policy: Policy, only: &[Who], exclude: &[Who]) -> Vec<Rc<[NodeShare]>> {
     // Each tenant is asked once: it is in as many sets as it likes.
     let which = |whom: &[Who]| -> Vec<bool> {
         view.tenants.iter().map(|tenant| whom.iter().any(|who| who.is(tenant))).collect()
     };
     let (only_these, excluded) = (which(only), which(exclude));
+    // Each page may be a set of its own, but the nodes of sharers are few.
+    let mut known = HashSet::<Rc<[NodeShare]>>::new();
+    let mut one_of_each = |shares: Vec<NodeShare>| match known.get(shares.as_slice()) {
+        Some(known) => Rc::clone(known),
+        None => {
+            let shares = Rc::<[NodeShare]>::from(shares);
+            known.insert(Rc::clone(&shares));
+            shares
+        }
+    };
     let share = |set: &Vec<u32>| {
         let tenants = || set.iter().map(|&tenant| &view.tenants[tenant as usize]);
         let any_is = |those: &[bool]| set.iter().any(|&tenant| those[tenant as usize]);
@@ -123,7 +135,7 @@ fn shares(view: &View, policy: Policy, only: &[Who], exclude: &[Who]) -> Vec<Vec
             tenants().filter_map(|tenant| Some(Sharer { node: tenant.node?, nice: tenant.nice })).collect();
         nuksm_model::node_shares(policy, &sharers)
     };
-    view.sets.iter().map(share).collect()
+    view.sets.iter().map(|set| one_of_each(share(set))).collect()
 }
 
 /// Each move with the mapping through which the kernel is told of it: one of a
@@ -166,7 +178,7 @@ mod tests {
 
     fn sizes(only: &[&str], exclude: &[&str]) -> Vec<usize> {
         let whom = |words: &[&str]| words.iter().map(|word| word.parse().unwrap()).collect::<Vec<Who>>();
-        shares(&view(), Policy::Fair, &whom(only), &whom(exclude)).iter().map(Vec::len).collect()
+        shares(&view(), Policy::Fair, &whom(only), &whom(exclude)).iter().map(|shares| shares.len()).collect()
     }
 
     #[test]
