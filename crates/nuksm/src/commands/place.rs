@@ -62,8 +62,7 @@ pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
     } else {
         Kind::Repeated
     };
-    args.rule.check(root, kind != Kind::DryRun)?;
-    let rule = args.rule.of_this_moment(root)?;
+    let rule = args.rule.check(root, kind != Kind::DryRun)?;
     if let Some(note) = engine_note(Engine::read(root)?.as_ref(), args.rule.policy) {
         warn!("{note}");
     }

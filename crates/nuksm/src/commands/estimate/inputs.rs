@@ -82,8 +82,8 @@ pub fn find(root: &Root, args: &EstimateArgs, stop: &dyn Fn() -> bool) -> Result
     pids.sort_unstable();
     pids.dedup();
     for pid in pids {
-        let (there, nodes) = (root.clone(), machine.clone());
-        let opened = ask(pid, move || open_process(&there, pid, 0, &nodes));
+        let (there, topology) = (root.clone(), machine.clone());
+        let opened = ask(pid, move || open_process(&there, pid, 0, &topology));
         let Some(input) = opened.unwrap_or_else(|| Err(root.unanswered(pid).into()))? else {
             bail!(
                 "process {pid} has no memory of its own: it is a kernel thread, or has ended and waits for its parent"
@@ -136,11 +136,11 @@ fn find_processes(
     let mut unread = Vec::new();
     let mut pids = root.numbered("proc", "")?;
     pids.retain(|&pid| pid != std::process::id());
-    let (there, nodes) = (root.clone(), machine.clone());
+    let (there, topology) = (root.clone(), machine.clone());
     let mut opened = BTreeMap::new();
     patiently(
         pids.iter().map(|&pid| (pid, pid)),
-        move |pid, _| open_process(&there, pid, least, &nodes),
+        move |pid, _| open_process(&there, pid, least, &topology),
         stop,
         |number, input| {
             let pid = pids[number];

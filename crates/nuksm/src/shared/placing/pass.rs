@@ -117,13 +117,13 @@ fn shares(view: &View, policy: Policy, only: &[Who], exclude: &[Who]) -> Vec<Rc<
     let (only_these, excluded) = (which(only), which(exclude));
     // Each page may be a set of its own, but the nodes of sharers are few.
     let mut known = HashSet::<Rc<[NodeShare]>>::new();
-    let mut one_of_each = |shares: Vec<NodeShare>| match known.get(shares.as_slice()) {
-        Some(known) => Rc::clone(known),
-        None => {
-            let shares = Rc::<[NodeShare]>::from(shares);
-            known.insert(Rc::clone(&shares));
-            shares
+    let mut one_of_each = |shares: Vec<NodeShare>| {
+        if let Some(known) = known.get(shares.as_slice()) {
+            return Rc::clone(known);
         }
+        let shares = Rc::<[NodeShare]>::from(shares);
+        known.insert(Rc::clone(&shares));
+        shares
     };
     let share = |set: &Vec<u32>| {
         let tenants = || set.iter().map(|&tenant| &view.tenants[tenant as usize]);

@@ -51,22 +51,21 @@ impl Default for Rule {
 impl Rule {
     /// Says what is wrong before anything is touched. A single node is not: `serve`
     /// moves nothing there, so that one configuration does for all hosts.
-    pub fn check(&self, root: &Root, moving: bool) -> Result<()> {
+    ///
+    /// In the rule that is returned each pid is the process that has it now, and no
+    /// later one. The daemon's have none: a configuration may not name any.
+    pub fn check(&self, root: &Root, moving: bool) -> Result<Self> {
         view::require_ksm(root)?;
-        privilege::require(root, "placing pages", moving)
-    }
-
-    /// The same, but that each pid is the process which has it now, and no later one.
-    pub fn of_this_moment(&self, root: &Root) -> Result<Self> {
         let mut rule = self.clone();
         for who in rule.only.iter_mut().chain(&mut rule.exclude) {
             // Who has a name may come later; a pid is of somebody who is there.
             let Who::Pid(pid, start) = who else { continue };
-            let Some(stat) = TaskStat::read(root, *pid)? else {
+            let Some(task) = TaskStat::read(root, *pid)? else {
                 bail!("there is no process {pid}; `nuksm status` lists tenants and their pids");
             };
-            *start = Some(stat.start_ticks);
+            *start = Some(task.start_ticks);
         }
+        privilege::require(root, "placing pages", moving)?;
         Ok(rule)
     }
 
@@ -102,5 +101,25 @@ impl From<PolicyName> for nuksm_model::Policy {
             PolicyName::Fair => Self::Fair,
             PolicyName::Priority => Self::Priority,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::tree::tree;
+
+    #[test]
+    fn a_pid_is_the_process_that_has_it_at_the_start() {
+        let stat = format!("7 (db) S {} 4711 {}", ["0"; 18].join(" "), ["0"; 30].join(" "));
+        let (_dir, root) = tree(&[
+            ("sys/kernel/mm/ksm/run", "1\n"),
+            ("proc/self/status", "CapEff:\t000001ffffffffff\n"),
+            ("proc/7/stat", &stat),
+        ]);
+        let rule = |pid: &str| Rule { exclude: vec![pid.parse().unwrap()], ..Rule::default() };
+        assert_eq!(rule("7").check(&root, true).unwrap().exclude, [Who::Pid(7, Some(4711))]);
+        let message = rule("8").check(&root, true).unwrap_err().to_string();
+        assert!(message.starts_with("there is no process 8"), "{message}");
     }
 }
