@@ -172,6 +172,9 @@ pub fn patiently<J: Send + 'static, T: Send + 'static>(
     while !open.is_empty() {
         if stop() {
             crew.wanted.0.store(true, Ordering::Relaxed);
+            // The others end soon.
+            let begun = std::mem::take(&mut locked(&crew.jobs).begun);
+            held().extend(begun.into_values().filter(|(_, lane)| lane.sleeps()));
             return Err(Stopped);
         }
         if let Ok((number, answer, cpu)) = incoming.recv_timeout(TICK) {
@@ -366,6 +369,15 @@ mod tests {
         assert_eq!(unless_stopped(move || receiver.recv().is_ok(), &stop), Err(Stopped));
         let failing = || unless_stopped(|| assert!(std::env::args().len() == 0, "fails"), &|| false);
         assert!(std::panic::catch_unwind(failing).is_err(), "what fails there fails here");
+    }
+
+    #[test]
+    fn who_was_asleep_when_it_was_stopped_is_not_asked_again() {
+        let (held_up, _senders) = jobs(6000, &[true]);
+        let asked = Cell::new(0);
+        let stop = || asked.replace(asked.get() + 1) == 50;
+        assert_eq!(patiently(held_up, wait, &stop, |_, _| ()), Err(Stopped));
+        assert_eq!(ask(6000, || ()), None);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::shared::view;
 use anyhow::Result;
 use log::warn;
 use nuksm_model::estimate::Settings;
-use nuksm_sysroot::Root;
+use nuksm_sysroot::{Root, unless_stopped};
 use std::process::ExitCode;
 
 /// What a shell says of a program that SIGINT ended.
@@ -40,14 +40,21 @@ pub fn run(root: &Root, args: &EstimateArgs) -> Result<ExitCode> {
         }
     };
     let Some((gathered, mut notes)) = gathered else {
-        warn!("interrupted, nothing is reported");
-        return Ok(ExitCode::from(INTERRUPTED));
+        return Ok(interrupted());
     };
     if let Some((pid, why)) = gathered.unread.first() {
         let others = gathered.unread.len() - 1;
         notes.push(format!("process {pid}, and {others} others, count only as far as they were read: {why}"));
     }
-    let report = report::Report::new(gathered, settings, notes);
+    let figures = move || report::Report::new(gathered, settings, notes);
+    let Ok(report) = unless_stopped(figures, &|| stop.is_requested()) else {
+        return Ok(interrupted());
+    };
     output::print_report(args.json, &report, text::text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn interrupted() -> ExitCode {
+    warn!("interrupted, nothing is reported");
+    ExitCode::from(INTERRUPTED)
 }

@@ -58,7 +58,7 @@ impl<'a> Executor<'a> {
 
     /// Un-merges page after page and counts what became of each mapping.
     pub fn carry_out(&self, stop: &Stop, report: &mut Report) -> Result<End> {
-        self.check_nodes()?;
+        check_nodes(report)?;
         let mappings = self.job.mappings();
         let mut rest = mappings.as_slice();
         let mut pace = Pace::new(self.pages_per_second);
@@ -93,20 +93,6 @@ impl<'a> Executor<'a> {
         Ok(End::Finished)
     }
 
-    /// May this process itself use the nodes of the copies? The kernel takes them from
-    /// where whoever asks may have memory.
-    fn check_nodes(&self) -> Result<()> {
-        for (node, _) in self.job.cost().nodes.iter().filter(|(_, cost)| cost.copies > 0) {
-            nuksm_pagemap::prefer_nodes(&[*node]).with_context(|| {
-                format!(
-                    "copies belong on node {node}, and nuksm itself may not use it: see cpuset.mems of its cgroup, \
-                     or AllowedMemoryNodes= of its unit; nothing was un-merged"
-                )
-            })?;
-        }
-        nuksm_pagemap::prefer_nodes(&[]).context("cannot give the choice of node back")
-    }
-
     fn take_apart(&self, batch: &[Mapping], report: &mut Report) -> Result<()> {
         let mut groups = BTreeMap::<(u32, u32), Vec<Mapping>>::new();
         for mapping in batch {
@@ -132,6 +118,20 @@ impl<'a> Executor<'a> {
         );
         failed.map_or(Ok(()), |error| Err(error).context("cannot choose the node of the copies"))
     }
+}
+
+/// May this process itself use the nodes of the copies? The kernel takes them from where
+/// whoever asks may have memory.
+fn check_nodes(report: &Report) -> Result<()> {
+    for node in report.nodes.iter().filter(|row| row.copies > 0).map(|row| row.node) {
+        nuksm_pagemap::prefer_nodes(&[node]).with_context(|| {
+            format!(
+                "copies belong on node {node}, and nuksm itself may not use it: see cpuset.mems of its cgroup, or \
+                 AllowedMemoryNodes= of its unit; nothing was un-merged"
+            )
+        })?;
+    }
+    nuksm_pagemap::prefer_nodes(&[]).context("cannot give the choice of node back")
 }
 
 /// Un-merges pages of one tenant; the copies go to node `home`. An error when they may not.
@@ -185,7 +185,7 @@ mod tests {
         let args =
             UnmergeArgs { dry_run: false, pid: None, rate: "64M".parse().unwrap(), force: true, json: false };
         let (_stopper, stop) = Stop::by_hand();
-        let mut report = Report::default();
+        let mut report = Report::new(&root, &job, &args).unwrap();
         let error = Executor::new(&root, &job, &args).carry_out(&stop, &mut report).unwrap_err().to_string();
         assert!(error.contains("node 1000") && error.contains("AllowedMemoryNodes"), "{error}");
         assert_eq!(report.refusals, BTreeMap::new());
