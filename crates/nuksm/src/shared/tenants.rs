@@ -2,7 +2,7 @@
 //! Tenants: processes with mergeable memory, by the names operators know.
 
 use anyhow::Result;
-use log::{debug, warn};
+use log::debug;
 use nuksm_ksmfs::ProcessKsm;
 use nuksm_numafs::{TaskStat, Topology, home_node};
 use nuksm_sysroot::{Root, Wanted, patiently};
@@ -67,9 +67,12 @@ pub fn find(root: &Root, machine: &Topology, stop: &dyn Fn() -> bool) -> Result<
         },
     )
     .map_err(nuksm_pagemap::Error::from)?;
-    let found = found.into_values().collect();
-    let tenants = once_each(found, |tasks| first_of_memory(root, tasks, stop))?;
-    Ok(Found { tenants, note: passed_over(&unread) })
+    let found: Vec<Tenant> = found.into_values().collect();
+    let tasks: Vec<u32> = found.iter().map(|tenant| tenant.task).collect();
+    let (firsts, untold) = first_of_memory(root, &tasks, stop)?;
+    let all: Vec<String> = passed_over(&unread).into_iter().chain(untold).collect();
+    let note = if all.is_empty() { None } else { Some(all.join("; ")) };
+    Ok(Found { tenants: once_each(found, &firsts), note })
 }
 
 impl Tenant {
@@ -80,12 +83,11 @@ impl Tenant {
     }
 }
 
-/// One tenant of each memory; `firsts` says of tasks which is the first with their memory.
-fn once_each(tenants: Vec<Tenant>, firsts: impl FnOnce(&[u32]) -> Result<Vec<u32>>) -> Result<Vec<Tenant>> {
-    let tasks: Vec<u32> = tenants.iter().map(|tenant| tenant.task).collect();
+/// One tenant of each memory; `firsts` has for each the first task with its memory.
+fn once_each(tenants: Vec<Tenant>, firsts: &[u32]) -> Vec<Tenant> {
     let mut kept = Vec::<Tenant>::with_capacity(tenants.len());
     let mut places = HashMap::new();
-    for (tenant, first) in tenants.into_iter().zip(firsts(&tasks)?) {
+    for (tenant, &first) in tenants.into_iter().zip(firsts) {
         if tenant.task == first {
             places.insert(first, kept.len());
             kept.push(tenant);
@@ -94,32 +96,38 @@ fn once_each(tenants: Vec<Tenant>, firsts: impl FnOnce(&[u32]) -> Result<Vec<u32
             kept[place].twins.push((tenant.pid, tenant.start_ticks));
         }
     }
-    Ok(kept)
+    kept
 }
 
-/// For each of `tasks` the first of them that has the same memory: each itself, where that
-/// cannot be known.
-pub fn first_of_memory(root: &Root, tasks: &[u32], stop: &dyn Fn() -> bool) -> Result<Vec<u32>> {
+/// For each of `tasks` the first of them that has the same memory. Where that cannot be
+/// known it is each itself, and why is told.
+pub fn first_of_memory(
+    root: &Root,
+    tasks: &[u32],
+    stop: &dyn Fn() -> bool,
+) -> Result<(Vec<u32>, Option<String>)> {
     static UNKNOWN: Once = Once::new();
-    let mut firsts = tasks.to_vec();
+    let (mut firsts, mut untold) = (tasks.to_vec(), None);
     if !root.is_real() {
-        return Ok(firsts);
+        return Ok((firsts, untold));
     }
     // No process has this number, so that who holds this up hides nobody.
     let asked = [(0, firsts.clone())];
     let compare = |tasks: Vec<u32>, _: &Wanted| nuksm_pagemap::first_of_memory(&tasks);
     patiently(asked, compare, stop, |_, told| match told {
         Some(Ok(told)) => firsts = told,
+        // That stays so: it is told once.
         Some(Err(error)) => UNKNOWN.call_once(|| {
-            warn!(
-                "this kernel cannot tell which processes share one memory (CONFIG_KCMP: {error}): each of them \
-                 counts"
-            );
+            let why = "this kernel does not tell which processes share one memory, so each of them counts";
+            untold = Some(format!("{why} (CONFIG_KCMP: {error})"));
         }),
-        None => warn!("which processes share one memory is not known, one does not answer: each of them counts"),
+        None => {
+            let why = "which processes share one memory is not known, so each of them counts";
+            untold = Some(format!("{why}: one does not answer"));
+        }
     })
     .map_err(nuksm_pagemap::Error::from)?;
-    Ok(firsts)
+    Ok((firsts, untold))
 }
 
 /// An error in one line.
@@ -400,11 +408,7 @@ mod tests {
     #[test]
     fn processes_of_one_memory_are_one_tenant() {
         let (_dir, root) = machine(&[(2, 4096, None), (3, 4096, None), (4, 4096, None), (5, 4096, None)]);
-        let tenants = once_each(found(&root).tenants, |tasks| {
-            assert_eq!(tasks, [2, 3, 4, 5]);
-            Ok(vec![2, 3, 2, 2])
-        });
-        let tenants = tenants.unwrap();
+        let tenants = once_each(found(&root).tenants, &[2, 3, 2, 2]);
         let pids: Vec<_> = tenants.iter().map(|tenant| (tenant.pid, tenant.twins.as_slice())).collect();
         assert_eq!(pids, [(2, [(4, 0), (5, 0)].as_slice()), (3, &[])]);
         assert_eq!([2, 5, 3].map(|pid| tenants[0].start_of(pid)), [Some(0), Some(0), None]);

@@ -97,7 +97,7 @@ pub fn find(root: &Root, args: &EstimateArgs, stop: &dyn Fn() -> bool) -> Result
     if inputs.is_empty() {
         find_processes(root, args.all, &machine, stop, &mut inputs, &mut notes)?;
     }
-    let inputs = once_each(root, inputs, stop)?;
+    let inputs = once_each(root, inputs, stop, &mut notes)?;
     if args.dump.is_some() && inputs.iter().any(|input| matches!(input, Input::Table(_))) {
         bail!(
             "--dump writes what was read from processes, images and cores; one of the files is a dump already"
@@ -112,13 +112,20 @@ pub fn find(root: &Root, args: &EstimateArgs, stop: &dyn Fn() -> bool) -> Result
 }
 
 /// One process of each memory, the lowest; and all else.
-fn once_each(root: &Root, mut inputs: Vec<Input>, stop: &dyn Fn() -> bool) -> Result<Vec<Input>> {
+fn once_each(
+    root: &Root,
+    mut inputs: Vec<Input>,
+    stop: &dyn Fn() -> bool,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Input>> {
     let task = |input: &Input| match input {
         Input::Memory { memory: Memory::Process(process), .. } => Some(process.pid()),
         _ => None,
     };
     let tasks: Vec<u32> = inputs.iter().filter_map(task).collect();
-    let mut firsts = tenants::first_of_memory(root, &tasks, stop)?.into_iter();
+    let (firsts, untold) = tenants::first_of_memory(root, &tasks, stop)?;
+    notes.extend(untold);
+    let mut firsts = firsts.into_iter();
     inputs.retain(|input| task(input).is_none_or(|task| firsts.next() == Some(task)));
     Ok(inputs)
 }

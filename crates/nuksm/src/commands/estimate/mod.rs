@@ -43,8 +43,11 @@ pub fn run(root: &Root, args: &EstimateArgs) -> Result<ExitCode> {
         return Ok(interrupted());
     };
     if let Some((pid, why)) = gathered.unread.first() {
-        let others = gathered.unread.len() - 1;
-        notes.push(format!("process {pid}, and {others} others, count only as far as they were read: {why}"));
+        let others = match gathered.unread.len() {
+            1 => " counts".into(),
+            unread => format!(", and {} others count", unread - 1),
+        };
+        notes.push(format!("process {pid}{others} as far as could be read only: {why}"));
     }
     let figures = move || report::Report::new(gathered, settings, notes);
     let Ok(report) = unless_stopped(figures, &|| stop.is_requested()) else {
