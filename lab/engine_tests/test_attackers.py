@@ -12,7 +12,11 @@ from nuksmlab.ksm import FAST, Ksm
 from nuksmlab.tenant import StartTenant, Tenant
 
 MIB = 8
+# So many that a point is three and a half standard deviations of what is by chance.
+EXACT_MIB = 128
 POINT = 0.01
+# What may be held by somebody just when it is to be moved.
+UNMOVED = 0.002
 STEPS = 12
 MANY_STEPS = 1000
 SETTLE_SCANS = 3
@@ -49,12 +53,16 @@ def decisions(ksm: Ksm) -> dict[str, int]:
 
 
 def sharers(
-    ksm: Ksm, start: StartTenant, nodes: Sequence[int], nices: Sequence[int]
+    ksm: Ksm,
+    start: StartTenant,
+    nodes: Sequence[int],
+    nices: Sequence[int],
+    mib: int = MIB,
 ) -> list[Tenant]:
     """Merged, with nobody using the pages any more."""
     tenants = []
     for number, (node, nice) in enumerate(zip(nodes, nices, strict=True)):
-        tenants.append(start(f"vm-{number}", node, mib=MIB))
+        tenants.append(start(f"vm-{number}", node, mib=mib))
         tenants[-1].renice(nice)
     merge(ksm, tenants)
     return tenants
@@ -76,11 +84,16 @@ def leave_and_return(
 
 
 def check_nothing_is_won(
-    ksm: Ksm, start: StartTenant, case: Case, choice: Choice, steps: int = STEPS
+    ksm: Ksm,
+    start: StartTenant,
+    case: Case,
+    choice: Choice,
+    steps: int = STEPS,
 ) -> None:
+    exact = steps == MANY_STEPS
     placement, (nodes, nices) = case
     ksm.write_text("placement", placement)
-    tenants = sharers(ksm, start, nodes, nices)
+    tenants = sharers(ksm, start, nodes, nices, EXACT_MIB if exact else MIB)
     wanted = policy.target(placement, nodes, nices)
     before = shares(tenants[-1], nodes)
     decided = decisions(ksm)
@@ -88,7 +101,11 @@ def check_nothing_is_won(
     after = shares(tenants[-1], nodes)
     decided = {name: count - decided[name] for name, count in decisions(ksm).items()}
     print(f"  wanted {wanted}, were {before}, are {after}; decided {decided}")
-    assert after == pytest.approx(wanted, abs=POINT)
+    pages = tenants[-1].equal_pages
+    assert policy.off_by_more_than_chance(before, wanted, pages) is None
+    assert after == pytest.approx(before, abs=UNMOVED)
+    if exact:
+        assert after == pytest.approx(wanted, abs=POINT)
     assert all(tenant.bad_pages() == 0 for tenant in tenants)
 
 
@@ -170,7 +187,8 @@ def test_owners_with_many_mappings_count_once(ksm: Ksm, start: StartTenant) -> N
     merge(ksm, [*two, one])
     after = shares(one, (0, 1))
     print(f"wanted {2 / 3:.3f} on node 0, got {after[0]:.3f}")
-    assert after == pytest.approx([2 / 3, 1 / 3], abs=POINT)
+    why = policy.off_by_more_than_chance(after, [2 / 3, 1 / 3], distinct)
+    assert why is None
 
 
 DEVIATIONS = 5

@@ -81,8 +81,11 @@ def test_it_records_what_status_shows(
     options = ("--interval", "1", "--duration", "1", "--output", str(path))
     done = program.run("record", *options)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("recorded 2 samples in 1 s, lost 0; ")
-    last = samples(path)[-1]
+    # One or two: a look may take longer than the interval.
+    every = samples(path)
+    assert f"recorded {len(every)} samples in " in done.stdout
+    assert ", lost 0; " in done.stdout
+    last = every[-1]
     names = [tenant.spec.name for tenant in merged]
     assert [tenant["name"] for tenant in last["tenants"]] == names
     for tenant, row in zip(last["tenants"], status["tenants"], strict=True):
@@ -99,12 +102,14 @@ def test_csv_is_a_plain_table(merged: list[Tenant], ksm: Ksm, tmp_path: Path) ->
     nodes = program.status()["nodes"]
     path = tmp_path / "ksm.csv"
     options = ("--interval", "1", "--duration", "1", "--output", str(path))
+    recorded = 0
     for _ in range(2):
         done = program.run("record", *options)
         assert merged and done.returncode == 0, done.stderr
+        recorded += int(done.stdout.split()[1])
     with path.open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 4
+    assert len(rows) == recorded
     assert len({row["start_unix_seconds"] for row in rows}) == 2
     for row in rows:
         assert int(row["pages_sharing"]) == ksm.read("pages_sharing")

@@ -91,6 +91,16 @@ def test_tenants_that_write_meanwhile_are_unharmed(
         ksm.write("use_zero_pages", 0)
 
 
+def test_a_reader_that_goes_away_ends_nothing(merged: list[Tenant], ksm: Ksm) -> None:
+    command = 'set -o pipefail; "$1" unmerge | true'
+    done = subprocess.run(["bash", "-c", command, "bash", paths.NUKSM], check=False)
+    assert done.returncode == 0
+    assert ksm.read("run") == UNMERGE
+    assert ksm.merged() == 0
+    assert at_home(merged)
+    assert bad_pages(merged) == 0
+
+
 def test_one_process_alone(merged: list[Tenant], ksm: Ksm) -> None:
     ksm.stop()
     away = min(merged, key=lambda t: t.equal_pages_by_node().get(t.spec.node, 0))

@@ -30,14 +30,15 @@ pub struct Process {
 }
 
 impl Process {
+    /// May this user read the memory of process `pid`, if there is one? An error says
+    /// why not.
+    pub fn check(root: &Root, pid: u32) -> Result<()> {
+        memory(root, pid).map(drop)
+    }
+
     /// Opens the memory of process `pid`.
     pub fn open(root: &Root, pid: u32) -> Result<Self> {
-        let path = root.path(format!("proc/{pid}/mem"));
-        let memory = File::open(&path).map_err(|source| match source.kind() {
-            ErrorKind::PermissionDenied => Error::NotAllowed(pid),
-            _ if nuksm_sysroot::is_absent(&source) => Error::NoProcess(pid),
-            _ => Error::Unreadable { path, source },
-        })?;
+        let memory = memory(root, pid)?;
         let pagemap = Pagemap::open(root, &pid.to_string()).map_err(|error| explain(pid, error))?;
         let areas = anonymous_areas(root, pid).map_err(|error| explain(pid, error.into()))?;
         let (Some(pagemap), Some(areas)) = (pagemap, areas) else {
@@ -135,6 +136,15 @@ impl Process {
         }
         Ok(())
     }
+}
+
+fn memory(root: &Root, pid: u32) -> Result<File> {
+    let path = root.path(format!("proc/{pid}/mem"));
+    File::open(&path).map_err(|source| match source.kind() {
+        ErrorKind::PermissionDenied => Error::NotAllowed(pid),
+        _ if nuksm_sysroot::is_absent(&source) => Error::NoProcess(pid),
+        _ => Error::Unreadable { path, source },
+    })
 }
 
 /// What the kernel answers where there is no page, or no process, any more.

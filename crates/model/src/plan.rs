@@ -12,38 +12,16 @@
 
 mod balance;
 mod counts;
+mod stretch;
 mod ways;
 
 pub use counts::Room;
+pub use stretch::Page;
 
 use crate::NodeShare;
 use balance::{Set, balance};
-use counts::{Counts, has_room};
-use std::ops::Range;
-
-/// A merged page: where it is and who shares it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Page {
-    /// The node that holds it.
-    pub node: u32,
-    /// Index of its sharing set.
-    pub set: u32,
-    /// Its place in the memory of its first sharer: neighbours there have
-    /// neighbouring numbers.
-    pub place: u64,
-}
-
-/// Pages of memory in a stretch: 256 KiB, where pages have 4 KiB.
-const STRETCH: u64 = 64;
-
-/// A set and one of its stretches.
-type StretchId = (u32, u64);
-
-impl Page {
-    fn stretch(&self) -> StretchId {
-        (self.set, self.place / STRETCH)
-    }
-}
+use counts::has_room;
+use stretch::{Run, Stretch, runs};
 
 /// One page to be moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,10 +55,8 @@ pub fn plan(
     distance: impl Fn(u32, u32) -> u32,
 ) -> Plan {
     let runs = runs(pages);
-    let mut stretches: Vec<Stretch> = runs
-        .chunk_by(|left, right| left.stretch == right.stretch)
-        .map(|runs| Stretch::new(runs, pages))
-        .collect();
+    let mut stretches: Vec<Stretch> =
+        runs.chunk_by(Run::is_beside).map(|runs| Stretch::new(runs, pages)).collect();
     round(&mut stretches, sets);
 
     let mut plan = Plan::default();
@@ -103,58 +79,6 @@ pub fn plan(
     }
     plan.moves.sort_unstable_by_key(|step| step.page);
     plan
-}
-
-/// Pages of a stretch that follow each other in the order of frames.
-struct Run {
-    stretch: StretchId,
-    pages: Range<u32>,
-}
-
-/// All runs, by stretch. There are few: neighbouring frames mostly have
-/// neighbouring places.
-fn runs(pages: &[Page]) -> Vec<Run> {
-    let mut next = 0_u32;
-    let run = |neighbours: &[Page]| {
-        let first = next;
-        next += u32::try_from(neighbours.len()).unwrap_or(0);
-        Run { stretch: neighbours[0].stretch(), pages: first..next }
-    };
-    let neighbours = pages.chunk_by(|left, right| left.stretch() == right.stretch());
-    let mut runs: Vec<Run> = neighbours.map(run).collect();
-    runs.sort_unstable_by_key(|run| run.stretch);
-    runs
-}
-
-/// A set's pages in a stretch of its first tenant's memory.
-struct Stretch<'a> {
-    runs: &'a [Run],
-    counts: Counts,
-}
-
-impl<'a> Stretch<'a> {
-    fn new(runs: &'a [Run], pages: &[Page]) -> Self {
-        let mut counts = Counts::default();
-        for index in runs.iter().flat_map(|run| run.pages.clone()) {
-            counts.add(pages[index as usize].node, 1);
-        }
-        Self { runs, counts }
-    }
-
-    fn set(&self) -> usize {
-        self.runs[0].stretch.0 as usize
-    }
-
-    fn first_place(&self) -> u64 {
-        self.runs[0].stretch.1 * STRETCH
-    }
-
-    /// Indexes of its pages, by their places.
-    fn by_place(&self, pages: &[Page]) -> Vec<u32> {
-        let mut indexes: Vec<u32> = self.runs.iter().flat_map(|run| run.pages.clone()).collect();
-        indexes.sort_unstable_by_key(|&index| pages[index as usize].place);
-        indexes
-    }
 }
 
 /// Fixes how many pages each node should have of each stretch.

@@ -229,3 +229,31 @@ fn a_process_without_a_command_line_is_one() {
 fn a_process_whose_leader_ended_is_one() {
     assert_seen(&Tenant::start("no leader").estimate(1 << 30));
 }
+
+#[test]
+fn as_many_tenants_as_there_are_take_the_files_of_one() {
+    let tenants: Vec<Tenant> = (0..16).map(|_| Tenant::start("one area")).collect();
+    let mut estimate = Command::new(env!("CARGO_BIN_EXE_nuksm"));
+    estimate.args(["estimate", "--json", "--memory", "64M"]);
+    for tenant in &tenants {
+        estimate.args(["--pid", &tenant.0.0.id().to_string()]);
+    }
+    let limit = Rlimit { current: Some(16), maximum: Some(16) };
+    // SAFETY: between fork and exec, setrlimit is a system call and nothing else.
+    unsafe { estimate.pre_exec(move || Ok(setrlimit(Resource::Nofile, limit)?)) };
+    let output = estimate.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["tenants"].as_array().unwrap().len(), tenants.len());
+}
+
+#[test]
+fn a_reader_that_goes_away_hides_no_problem() {
+    let doctor = |out: Stdio| {
+        let mut doctor = Command::new(env!("CARGO_BIN_EXE_nuksm"));
+        doctor.arg("doctor").stdout(out).stderr(Stdio::null()).status().unwrap()
+    };
+    let (reader, gone) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(doctor(gone.into()), doctor(Stdio::null()));
+}

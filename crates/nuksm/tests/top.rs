@@ -4,13 +4,15 @@
 // All of this file is a test.
 #![allow(clippy::unwrap_used)]
 
+#[path = "common/terminal.rs"]
+mod terminal;
+
 use flate2::{Compression, write::GzEncoder};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
+use terminal::terminal;
 
 /// A recording of two samples, a second apart, without nodes and tenants.
 fn recording() -> String {
@@ -27,14 +29,7 @@ fn recording() -> String {
 
 /// Plays a file until it ends; how that was, and all that was said.
 fn play(path: &Path, keys: &[u8]) -> (ExitStatus, String) {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&terminal).unwrap();
-    unlockpt(&terminal).unwrap();
-    tcsetwinsize(&terminal, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
-    let side = || {
-        let name = ptsname(&terminal, Vec::new()).unwrap();
-        File::options().read(true).write(true).open(Path::new(name.to_str().unwrap())).unwrap()
-    };
+    let (mut terminal, side) = terminal();
     let mut child: Child = Command::new(env!("CARGO_BIN_EXE_nuksm"))
         .args(["top", "--replay"])
         .arg(path)
@@ -44,7 +39,6 @@ fn play(path: &Path, keys: &[u8]) -> (ExitStatus, String) {
         .stderr(side())
         .spawn()
         .unwrap();
-    let mut terminal = File::from(terminal);
     terminal.write_all(keys).unwrap();
     let mut said = Vec::new();
     let mut piece = [0; 4096];

@@ -17,6 +17,9 @@ pub struct Mapping {
 /// Bits of a virtual page number: 57-bit addresses and 4 KiB pages.
 const VPN_BITS: u32 = 45;
 
+/// As many tenants as the other bits can tell apart.
+const TENANTS: u32 = 1 << (u64::BITS - VPN_BITS);
+
 impl Mapping {
     /// Tenant number `tenant` (below 2^19) maps frame `pfn` at address `addr`.
     #[must_use]
@@ -42,6 +45,8 @@ impl Mapping {
         (self.place & ((1 << VPN_BITS) - 1)) * page_size()
     }
 }
+
+const TENANTS_EXPECTED: &str = "one of 524288 tenants at the most";
 
 /// The result of looking through processes.
 #[derive(Debug, Default)]
@@ -104,7 +109,13 @@ impl Scan {
         let there = root.clone();
         let looked = patiently(
             jobs,
-            move |(tenant, pid), wanted| look_into(&there, tenant, pid, &|| wanted.is_over()),
+            move |(tenant, pid), wanted| {
+                if tenant >= TENANTS {
+                    let found = format!("number {tenant}");
+                    return Err(there.malformed(format!("proc/{pid}"), TENANTS_EXPECTED, &found).into());
+                }
+                look_into(&there, tenant, pid, &|| wanted.is_over())
+            },
             &|| failed.borrow().is_some() || stop(),
             |number, look| {
                 let look = look.unwrap_or_else(|| Err(root.unanswered(pids[number]).into()));
@@ -231,6 +242,24 @@ mod tests {
         assert_eq!(scan.mappings.len(), 6);
         let [(0, error)] = scan.unread.as_slice() else { panic!("{:?}", scan.unread) };
         assert!(error.to_string().ends_with("/proc/6/smaps"), "{error}");
+    }
+
+    #[test]
+    fn one_tenant_too_many_is_nobody_elses() {
+        let (_dir, root) = machine(&[0; 4], [[PRESENT | 1; 3]; 2]);
+        let mut flags = KpageFlags::for_tests(&root, false);
+        let mut pids = vec![9; 1 << 19];
+        (pids[0], pids[1]) = (7, 8);
+        pids.push(7);
+        let scan = Scan::run(&root, &mut flags, &pids, &|| false).unwrap();
+        assert_eq!(scan.mappings.len(), 6);
+        let [(0x8_0000, error)] = scan.unread.as_slice() else { panic!("{:?}", scan.unread) };
+        assert!(
+            error
+                .to_string()
+                .contains("proc/7: expected one of 524288 tenants at the most, found \"number 524288\""),
+            "{error}"
+        );
     }
 
     #[test]

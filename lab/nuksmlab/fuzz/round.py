@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 
-from nuksmlab import stress
+from nuksmlab import policy, stress
 from nuksmlab.fuzz import model
 from nuksmlab.fuzz.actions import BRISK, NOTHING_TRACKED, Actions
 from nuksmlab.fuzz.crowd import Counts, Crowd
@@ -19,7 +19,6 @@ from nuksmlab.tenant import Spec, Tenant
 
 REST_SECONDS = 0.5
 SHARER_MIB = 8
-POINT = 0.01
 FEW, MANY = 16, 256
 STARTED_PER_NODE = 2
 # Not ksm_zero_pages, which drifts in stock, too: a fork takes over its parent's count
@@ -161,11 +160,10 @@ class Round:
 def check_shares(sharer: Tenant, nodes: Sequence[int]) -> None:
     """Each node has one sharer: each has the same part of the pages."""
     pages = sharer.equal_pages_by_node()
-    if any(
-        abs(pages.get(node, 0) / sharer.equal_pages - 1 / len(nodes)) > POINT
-        for node in nodes
-    ):
-        raise model.WrongError(f"shares of {len(nodes)} nodes alike: {pages}")
+    shares = [pages.get(node, 0) / sharer.equal_pages for node in nodes]
+    wanted = [1 / len(nodes)] * len(nodes)
+    if why := policy.off_by_more_than_chance(shares, wanted, sharer.equal_pages):
+        raise model.WrongError(f"{why}; pages by node: {pages}")
 
 
 def seeds(first: int) -> Iterator[int]:

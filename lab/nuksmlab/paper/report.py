@@ -87,8 +87,8 @@ CHANGED = (
     "to the other's at one time and not at another.",
     "Fairness: 0.98 was wanted of the mean, now 0.94 of each repetition; shares of "
     "remote accesses had to be 2 points apart at most, now 10. The paper's own Table "
-    "II failed the first, a coin for each page the second. Half of the pages, to 2 "
-    "points, is wanted instead.",
+    "II failed the first, a coin for each page the second. Half of the pages, to five "
+    "standard deviations of such a coin, is wanted instead.",
     "Memory saved: as much as with KSM to the page, now 0.99 of it: the paper's own "
     "Table II failed that, by 0.4 %.",
     "Instances read their data before they are merged since two virtual machines were "

@@ -2,8 +2,8 @@
 //! Which shares are rounded up and which down, so that the roundings of
 //! stretches do not add up within their set, nor those of sets over all.
 
-use super::Stretch;
 use super::counts::{Counts, ONE};
+use super::stretch::Stretch;
 use super::ways::Ways;
 use crate::NodeShare;
 use std::collections::BTreeMap;

@@ -53,6 +53,21 @@ struct Findings<'a> {
     findings: &'a [Finding],
 }
 
+impl Findings<'_> {
+    fn text(&self) -> String {
+        let text = |finding: &Finding| {
+            let mark = match finding.severity {
+                Severity::Ok => "ok     ",
+                Severity::Note => "note   ",
+                Severity::Problem => "PROBLEM",
+            };
+            let remedy = finding.remedy.as_ref().map(|remedy| format!("         -> {remedy}\n"));
+            format!("{mark}  {}\n{}", finding.what, remedy.unwrap_or_default())
+        };
+        self.findings.iter().map(text).collect()
+    }
+}
+
 fn ok(what: impl Into<String>) -> Finding {
     Finding { severity: Severity::Ok, what: what.into(), remedy: None }
 }
@@ -68,21 +83,9 @@ fn problem(what: impl Into<String>, remedy: impl Into<String>) -> Finding {
 /// Prints the findings; success only without a problem among them.
 pub fn run(root: &Root, args: &DoctorArgs) -> Result<ExitCode> {
     let findings = examine(root)?;
-    if args.json {
-        output::print_json(&Findings { findings: &findings })?;
-    } else {
-        for finding in &findings {
-            let mark = match finding.severity {
-                Severity::Ok => "ok     ",
-                Severity::Note => "note   ",
-                Severity::Problem => "PROBLEM",
-            };
-            output::print(&format!("{mark}  {}\n", finding.what))?;
-            if let Some(remedy) = &finding.remedy {
-                output::print(&format!("         -> {remedy}\n"))?;
-            }
-        }
-    }
+    let report = Findings { findings: &findings };
+    // Whether all is well does not depend on who reads of it.
+    output::unless_closed(output::print_report(args.json, &report, Findings::text))?;
     let well = findings.iter().all(|finding| finding.severity != Severity::Problem);
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -176,14 +179,17 @@ fn nodes(machine: &Topology) -> Vec<Finding> {
 
 /// Has anybody asked for merging, with what result, within what limits?
 fn registered(root: &Root, ksm: &Ksm, machine: &Topology) -> Result<Vec<Finding>> {
-    let Found { tenants, note: unread } = tenants::find(root, machine, &|| false)?;
+    let Found { tenants, unread, untold } = tenants::find(root, machine, &|| false)?;
+    let unread = tenants::passed_over(&unread)
+        .map(|what| note(what, "see what is wrong with it: its pages are neither shown nor moved"));
+    let untold = untold
+        .map(|what| note(what, "a kernel with CONFIG_KCMP=y, or an end of the process that does not answer"));
+    let unknown = unread.into_iter().chain(untold);
     if tenants.is_empty() {
         let remedy = "start programs by `nuksm exec -- CMD`, services with MemoryKSM=yes, QEMU without \
                       mem-merge=off (libvirt: without <nosharepages/>); ksmd then needs a full scan";
-        return Ok(vec![problem(
-            "no process that this user may see has mergeable memory that ksmd has scanned",
-            remedy,
-        )]);
+        let what = "no process that this user may see has mergeable memory that ksmd has scanned";
+        return Ok([problem(what, remedy)].into_iter().chain(unknown).collect());
     }
     let mut findings = vec![ok(format!("{} processes with mergeable memory", tenants.len()))];
     if ksm.pages_sharing == Some(0) && ksm.ksm_zero_pages.unwrap_or(0) == 0 {
@@ -197,9 +203,7 @@ fn registered(root: &Root, ksm: &Ksm, machine: &Topology) -> Result<Vec<Finding>
                       /sys/kernel/mm/ksm/pages_to_scan";
         findings.push(note(what, remedy));
     }
-    findings.extend(
-        unread.map(|what| note(what, "see what is wrong with it: its pages are neither shown nor moved")),
-    );
+    findings.extend(unknown);
     let mut limited = BTreeSet::new();
     for tenant in &tenants {
         limited.extend(nearly_full_cgroups(root, tenant.task)?);
@@ -333,6 +337,9 @@ mod tests {
         let (_dir, unread) = tree(&[&process[..], &[("proc/8/stat", "no stat")]].concat());
         let found = registered(&unread, &ksm, &Topology::default()).unwrap();
         assert!(found.iter().any(|found| found.what.starts_with("process 8 is passed over")), "{found:?}");
+        let (_dir, alone) = tree(&[("proc/8/stat", "no stat")]);
+        let found = registered(&alone, &ksm, &Topology::default()).unwrap();
+        assert_eq!(severities(&found), [Severity::Problem, Severity::Note], "{found:?}");
         let (_dir, unlimited) = tree(&limit("max\n"));
         // As libvirt has it: the limit is above the process's own cgroup.
         let mut below = limit("100\n");

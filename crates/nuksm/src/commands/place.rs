@@ -5,7 +5,7 @@
 use crate::shared::output;
 use crate::shared::placing::{self, Homes, Kind, PolicyName, Report, Rule};
 use crate::shared::stop::Stop;
-use crate::shared::view;
+use crate::shared::view::{self, View};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use log::warn;
@@ -69,8 +69,16 @@ pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
     let _lock = (kind != Kind::DryRun).then(|| Rule::lock(root)).transpose()?;
     let stop = Stop::on_signals()?;
     let mut homes = Homes::default();
+    let mut is_first = true;
     loop {
-        let report = match placing::pass(root, &rule, kind, &mut homes, &stop, |_, _| ()) {
+        let looked = |view: &View, _| {
+            if std::mem::take(&mut is_first) {
+                for word in rule.means_nobody(&view.tenants) {
+                    warn!("{word} is no tenant now: `nuksm status` lists their names");
+                }
+            }
+        };
+        let report = match placing::pass(root, &rule, kind, &mut homes, &stop, looked) {
             Err(error) if view::was_stopped(&error) => return Ok(ExitCode::SUCCESS),
             report => report?,
         };

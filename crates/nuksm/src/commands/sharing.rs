@@ -27,6 +27,8 @@ const MATRIX: usize = 10;
 #[derive(Debug, Serialize)]
 struct Report {
     merged_pages: u64,
+    /// Those of them that went while they were looked at, or whose process is silent.
+    pages_of_unknown_node: u64,
     tenants: Vec<TenantRow>,
     /// Each two tenants that share anything, in the order of `tenants`.
     pairs: Sharing,
@@ -42,7 +44,7 @@ struct TenantRow {
     node: Option<u32>,
     /// Distinct merged pages it uses.
     pages: u64,
-    /// Those, by the node they are on.
+    /// Those, by the node they are on, where that is known.
     pages_on_node: BTreeMap<u32, u64>,
 }
 
@@ -72,11 +74,11 @@ impl Report {
     fn new(view: &View) -> Self {
         let pages_per_node = view.pages_per_node();
         let tenants = pages_by_node(view, &pages_per_node);
-        let tenants = view.tenants.iter().zip(tenants).map(|(tenant, pages_on_node)| TenantRow {
+        let tenants = view.tenants.iter().zip(tenants).map(|(tenant, (pages, pages_on_node))| TenantRow {
             pid: tenant.pid,
             name: tenant.name.clone(),
             node: tenant.node,
-            pages: pages_on_node.values().sum(),
+            pages,
             pages_on_node,
         });
 
@@ -105,6 +107,7 @@ impl Report {
         });
         Self {
             merged_pages: view.pages.len() as u64,
+            pages_of_unknown_node: view.pages_of_unknown_node(),
             pairs: Sharing::new(view),
             nodes: nodes.collect(),
             pages_by_node_count,
@@ -118,6 +121,13 @@ impl Report {
             let nodes = if *count == 1 { "node" } else { "nodes" };
             text +=
                 &format!("  used from {count} {nodes}: {pages} ({} %)\n", percent(*pages, self.merged_pages));
+        }
+        if self.pages_of_unknown_node > 0 {
+            text += &format!(
+                "  on an unknown node: {} ({} %), gone while they were looked at\n",
+                self.pages_of_unknown_node,
+                percent(self.pages_of_unknown_node, self.merged_pages)
+            );
         }
         if self.merged_pages == 0 {
             text += "  (none yet: `nuksm doctor` says why)\n";
@@ -170,11 +180,12 @@ impl Report {
     }
 }
 
-/// The pages that each tenant uses, by the node they are on. Plain tables, a column per
-/// node: of many sets and tenants, maps take more time than the rest of the report.
-fn pages_by_node(view: &View, nodes: &BTreeMap<u32, u64>) -> Vec<BTreeMap<u32, u64>> {
+/// The pages that each tenant uses: all, and by the node they are on. Plain tables, a
+/// column per node and one for no known node: of many sets and tenants, maps take more
+/// time than the rest of the report.
+fn pages_by_node(view: &View, nodes: &BTreeMap<u32, u64>) -> Vec<(u64, BTreeMap<u32, u64>)> {
     let nodes: Vec<u32> = nodes.keys().copied().collect();
-    let width = nodes.len().max(1);
+    let width = nodes.len() + 1;
     let mut of_sets = vec![0; view.sets.len() * width];
     for page in &view.pages {
         let column = nodes.partition_point(|&node| node < page.node);
@@ -188,7 +199,9 @@ fn pages_by_node(view: &View, nodes: &BTreeMap<u32, u64>) -> Vec<BTreeMap<u32, u
             }
         }
     }
-    of_tenants.chunks(width).map(|pages| nodes.iter().copied().zip(pages.iter().copied()).collect()).collect()
+    let row =
+        |pages: &[u64]| (pages.iter().sum(), nodes.iter().copied().zip(pages.iter().copied()).collect());
+    of_tenants.chunks(width).map(row).collect()
 }
 
 #[cfg(test)]
@@ -209,6 +222,24 @@ mod tests {
         assert_eq!(report.pages_by_node_count, BTreeMap::from([(2, 3)]));
         assert_eq!((report.nodes[0].pages, report.nodes[0].used_pages), (2, 3));
         assert_eq!(report.nodes[1].used_together_with, BTreeMap::from([(0, 3)]));
+    }
+
+    #[test]
+    fn pages_of_an_unknown_node_are_on_no_node_and_told() {
+        let mut view = crate::shared::view::tests::view();
+        view.pages[0].node = view::UNKNOWN_NODE;
+        let report = Report::new(&view);
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!((&json["pages_of_unknown_node"], &json["tenants"][0]["pages"]), (&1.into(), &3.into()));
+        assert_eq!(json["tenants"][0]["pages_on_node"], serde_json::json!({"0": 1, "1": 1}));
+        assert!(!json.to_string().contains("4294967295"), "{json}");
+        let text = report.text();
+        assert!(
+            !text.contains("4294967295") && text.contains("  on an unknown node: 1 (33.3 %), "),
+            "{text}"
+        );
+        let places = crate::shared::sample::Places::new(&view);
+        assert!(places.notes.iter().any(|note| note.starts_with("1 merged pages are on an unknown node")));
     }
 
     #[test]

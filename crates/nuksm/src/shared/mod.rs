@@ -13,6 +13,7 @@ pub mod pairs;
 pub mod placing;
 pub mod privilege;
 pub mod recording;
+pub mod replace;
 pub mod sample;
 pub mod stop;
 pub mod tenants;

@@ -4,7 +4,7 @@
 use anyhow::Result;
 use serde::Serialize;
 use std::fmt::Display;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
@@ -64,7 +64,9 @@ pub fn bytes(bytes: i64) -> String {
     let (unit, name) = match size {
         0..0x10_0000 => (1_u64 << 10, "KiB"),
         0x10_0000..0x4000_0000 => (1 << 20, "MiB"),
-        _ => (1 << 30, "GiB"),
+        0x4000_0000..0x100_0000_0000 => (1 << 30, "GiB"),
+        0x100_0000_0000..0x4_0000_0000_0000 => (1 << 40, "TiB"),
+        _ => (1 << 50, "PiB"),
     };
     let sign = if bytes < 0 { "-" } else { "" };
     format!("{sign}{:.1} {name}", size as f64 / unit as f64)
@@ -90,14 +92,25 @@ pub fn known<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 
+/// Clears the terminal, if it is one, and goes to its top left corner.
+pub fn clear_screen() -> Result<()> {
+    let mut out = io::stdout().lock();
+    if out.is_terminal() {
+        out.write_all(b"\x1b[2J\x1b[H")?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
 /// Writes text to standard output, but nothing that would steer a terminal: in
 /// it may be what others chose, such as names in a file.
 pub fn print(text: &str) -> Result<()> {
-    write(&text.split('\n').map(nuksm_sysroot::printable).collect::<Vec<_>>().join("\n"))
+    write(text, io::stdout().lock())
 }
 
-fn write(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
+/// The same to anywhere.
+pub fn write(text: &str, mut out: impl Write) -> Result<()> {
+    let text = text.split('\n').map(nuksm_sysroot::printable).collect::<Vec<_>>().join("\n");
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
@@ -114,12 +127,8 @@ struct Versioned<'a, T> {
     value: &'a T,
 }
 
-/// Writes an object as one line of JSON to standard output.
-pub fn print_json(value: &impl Serialize) -> Result<()> {
-    Ok(write_json(value, io::stdout().lock())?)
-}
-
-/// Writes it as it is made: it may be longer than memory should have to hold.
+/// Writes an object as one line of JSON, as it is made: it may be longer than memory
+/// should have to hold.
 pub fn write_json(value: &impl Serialize, out: impl Write) -> io::Result<()> {
     let mut out = BufWriter::new(out);
     serde_json::to_writer(&mut out, &Versioned { json_version: JSON_VERSION, value })?;
@@ -129,7 +138,17 @@ pub fn write_json(value: &impl Serialize, out: impl Write) -> io::Result<()> {
 
 /// Writes a report: as one line of JSON, or as the text it has for people.
 pub fn print_report<T: Serialize>(json: bool, report: &T, text: impl FnOnce(&T) -> String) -> Result<()> {
-    if json { print_json(report) } else { print(&text(report)) }
+    write_report(json, report, text, io::stdout().lock())
+}
+
+/// The same to anywhere.
+pub fn write_report<T: Serialize>(
+    json: bool,
+    report: &T,
+    text: impl FnOnce(&T) -> String,
+    out: impl Write,
+) -> Result<()> {
+    if json { Ok(write_json(report, out)?) } else { write(&text(report), out) }
 }
 
 /// Shows somebody at a terminal how far the work is; nothing depends on it.
@@ -140,6 +159,11 @@ pub fn progress(text: &str) {
 /// Did the reader of our output go away (`nuksm status | head -1`)?
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// What was written, where a reader that went away changes nothing.
+pub fn unless_closed(written: Result<()>) -> Result<()> {
+    written.or_else(|error| if is_closed_pipe(&error) { Ok(()) } else { Err(error) })
 }
 
 #[cfg(test)]
@@ -196,6 +220,7 @@ mod tests {
             ("0.0 KiB".into(), "1.5 KiB".into(), "-0.6 KiB".into())
         );
         assert_eq!((bytes(5 << 20), bytes(3 << 29)), ("5.0 MiB".into(), "1.5 GiB".into()));
+        assert_eq!((bytes(24 << 40), bytes(i64::MIN)), ("24.0 TiB".into(), "-8192.0 PiB".into()));
         assert_eq!((percent(1, 3), percent(0, 0)), ("33.3".into(), "-".into()));
         assert_eq!((known(Some(0)), known::<u64>(None)), ("0".into(), "-".into()));
     }

@@ -220,7 +220,15 @@ impl Places {
              counted as merged"
                 .to_owned()
         });
-        let untold = view.notes.iter().cloned().chain(unreliable).collect();
+        let unknown = view.pages_of_unknown_node();
+        let nowhere = (unknown > 0).then(|| {
+            format!(
+                "{unknown} merged pages are on an unknown node: they went while they were looked at, or their \
+                 process does not answer"
+            )
+        });
+        let untold =
+            view.note().into_iter().chain(view.notes.clone()).chain(unreliable).chain(nowhere).collect();
         Self { nodes: nodes.collect(), tenants: tenants.collect(), notes: untold }
     }
 }

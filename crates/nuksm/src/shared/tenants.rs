@@ -38,16 +38,18 @@ pub struct Tenant {
 pub struct Found {
     /// Ascending by pid.
     pub tenants: Vec<Tenant>,
-    /// Who could not be looked at, and why.
-    pub note: Option<String>,
+    /// Processes that could not be looked at, and why.
+    pub unread: Vec<(u32, String)>,
+    /// Why nobody knows which of them share one memory, if so.
+    pub untold: Option<String>,
 }
 
 /// All tenants, unless `stop` says so, as [`nuksm_pagemap::Scan::run`] does.
 ///
 /// A process counts from the first time ksmd scanned it; without `ksm_stat`
-/// (before Linux 6.1) every process is looked at. Processes that this user may
-/// not look into, or that end meanwhile, are passed over. Others that cannot be
-/// read are so, too, and named: none may keep the rest from being seen.
+/// (before Linux 6.1) every process is looked at. One that ends meanwhile is passed
+/// over. One that cannot be read is so, too, and named: none may keep the rest from
+/// being seen.
 pub fn find(root: &Root, machine: &Topology, stop: &dyn Fn() -> bool) -> Result<Found> {
     let mut found = BTreeMap::new();
     let mut unread = Vec::new();
@@ -61,7 +63,6 @@ pub fn find(root: &Root, machine: &Topology, stop: &dyn Fn() -> bool) -> Result<
             let pid = pids[number];
             match tenant.unwrap_or_else(|| Err(root.unanswered(pid))) {
                 Ok(tenant) => found.extend(tenant.map(|tenant| (pid, tenant))),
-                Err(error) if error.is_permission() => {}
                 Err(error) => unread.push((pid, with_cause(&error))),
             }
         },
@@ -70,9 +71,7 @@ pub fn find(root: &Root, machine: &Topology, stop: &dyn Fn() -> bool) -> Result<
     let found: Vec<Tenant> = found.into_values().collect();
     let tasks: Vec<u32> = found.iter().map(|tenant| tenant.task).collect();
     let (firsts, untold) = first_of_memory(root, &tasks, stop)?;
-    let all: Vec<String> = passed_over(&unread).into_iter().chain(untold).collect();
-    let note = if all.is_empty() { None } else { Some(all.join("; ")) };
-    Ok(Found { tenants: once_each(found, &firsts), note })
+    Ok(Found { tenants: once_each(found, &firsts), unread, untold })
 }
 
 impl Tenant {
@@ -131,8 +130,8 @@ pub fn first_of_memory(
 }
 
 /// An error in one line.
-pub fn with_cause(error: &nuksm_sysroot::Error) -> String {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+pub fn with_cause(error: &dyn std::error::Error) -> String {
+    let cause = error.source().map(|cause| format!(": {cause}"));
     format!("{error}{}", cause.unwrap_or_default())
 }
 
@@ -366,9 +365,9 @@ mod tests {
             (3, 0, None),
             (4, 4096, None),
         ]);
-        let Found { tenants, note } = found(&root);
+        let Found { tenants, unread, .. } = found(&root);
         let names: Vec<_> = tenants.iter().map(|tenant| (tenant.name.as_str(), tenant.nice)).collect();
-        assert_eq!((names, note), (vec![("name2", 7), ("name4", 7)], None));
+        assert_eq!((names, unread), (vec![("name2", 7), ("name4", 7)], vec![]));
         assert_eq!(tenants[0].cgroup, "/a/b", "not that of a hierarchy of version 1");
         assert!(is_alive(&root, &tenants[0]));
         assert!(!is_alive(&root, &Tenant { start_ticks: 1, ..tenants[0].clone() }), "the pid was used again");
@@ -398,9 +397,9 @@ mod tests {
             fs::remove_file(&stat).unwrap();
             fs::create_dir(&stat).unwrap();
         }
-        let Found { tenants, note } = found(&root);
+        let Found { tenants, unread, .. } = found(&root);
         assert_eq!(tenants.iter().map(|tenant| tenant.pid).collect::<Vec<_>>(), [3]);
-        let note = note.unwrap();
+        let note = passed_over(&unread).unwrap();
         assert!(note.starts_with("process 2, and 1 others are passed over: cannot read "), "{note}");
         assert!(note.ends_with("/proc/2/stat: Is a directory (os error 21)"), "{note}");
     }
@@ -412,6 +411,26 @@ mod tests {
         let pids: Vec<_> = tenants.iter().map(|tenant| (tenant.pid, tenant.twins.as_slice())).collect();
         assert_eq!(pids, [(2, [(4, 0), (5, 0)].as_slice()), (3, &[])]);
         assert_eq!([2, 5, 3].map(|pid| tenants[0].start_of(pid)), [Some(0), Some(0), None]);
+    }
+
+    #[test]
+    fn one_that_this_user_may_not_read_is_named_too() {
+        use std::os::unix::fs::PermissionsExt;
+        let (dir, root) = machine(&[(2, 4096, None), (3, 4096, None)]);
+        let mode = |name: &str, mode| {
+            fs::set_permissions(dir.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode("", 0o755);
+        mode("proc/2/stat", 0);
+        let look = || {
+            // SAFETY: takes a number, and is for this thread alone.
+            unsafe { libc::syscall(libc::SYS_setfsuid, 65_534) };
+            found(&root)
+        };
+        let Found { tenants, unread, .. } = std::thread::scope(|scope| scope.spawn(look).join().unwrap());
+        assert_eq!(tenants.iter().map(|tenant| tenant.pid).collect::<Vec<_>>(), [3]);
+        let note = passed_over(&unread).unwrap();
+        assert!(note.starts_with("process 2 is ") && note.contains("Permission denied"), "{note}");
     }
 
     #[test]

@@ -26,9 +26,15 @@ pub struct View {
     pub sets: Vec<Vec<u32>>,
     /// Whether /proc/kpageflags told merged pages from those a fork shares.
     pub ksm_flag_reliable: bool,
-    /// Who could not be looked at, and why.
+    /// Processes that could not be looked at, or not to their end, and why.
+    pub unread: Vec<(u32, String)>,
+    /// What else is not known, and why.
     pub notes: Vec<String>,
 }
+
+/// The node of a page that was gone before the kernel could be asked for it, or whose
+/// tenant does not answer: none has this number.
+pub const UNKNOWN_NODE: u32 = u32::MAX;
 
 /// KSM's settings and counters, or the error that this kernel has no KSM.
 pub fn require_ksm(root: &Root) -> Result<Ksm> {
@@ -54,16 +60,16 @@ impl View {
     /// it says true, the answer is an error that [`was_stopped`] knows.
     pub fn collect(root: &Root, stop: &dyn Fn() -> bool) -> Result<Self> {
         let machine = Topology::read(root).context("cannot read the machine's nodes")?;
-        let Found { tenants, note } = tenants::find(root, &machine, stop).context("cannot list processes")?;
+        let Found { tenants, mut unread, untold } =
+            tenants::find(root, &machine, stop).context("cannot list processes")?;
         let mut flags = KpageFlags::open(root).context("cannot tell merged pages from others")?;
         let tasks: Vec<u32> = tenants.iter().map(|tenant| tenant.task).collect();
         let scan =
             Scan::run(root, &mut flags, &tasks, stop).context("cannot look through mergeable memory")?;
-        let unread: Vec<(u32, String)> = scan
-            .unread
-            .iter()
-            .map(|(tenant, error)| (tenants[*tenant as usize].pid, with_cause(error)))
-            .collect();
+        let pid_and_why = |(tenant, error): &(u32, nuksm_sysroot::Error)| {
+            (tenants[*tenant as usize].pid, with_cause(error))
+        };
+        unread.extend(scan.unread.iter().map(pid_and_why));
         let mut view = Self {
             machine,
             tenants,
@@ -71,7 +77,8 @@ impl View {
             pages: Vec::new(),
             sets: Vec::new(),
             ksm_flag_reliable: flags.ksm_flag_reliable(),
-            notes: note.into_iter().chain(tenants::passed_over(&unread)).collect(),
+            unread,
+            notes: untold.into_iter().collect(),
         };
         let group = move || {
             let strays = view.group();
@@ -82,9 +89,14 @@ impl View {
         Ok(view)
     }
 
-    /// Says who could not be looked at, where no report does.
+    /// Who could not be looked at, in one line.
+    pub fn note(&self) -> Option<String> {
+        tenants::passed_over(&self.unread)
+    }
+
+    /// Says so, and what else is not known, where no report does.
     pub fn warn(&self) {
-        for note in &self.notes {
+        for note in self.note().iter().chain(&self.notes) {
             warn!("{note}");
         }
     }
@@ -110,7 +122,7 @@ impl View {
             let mapping = mappings[0];
             let node = self.machine.node_of_pfn(mapping.pfn).unwrap_or_else(|| {
                 strays.push((self.pages.len(), mapping));
-                u32::MAX
+                UNKNOWN_NODE
             });
             self.pages.push(Page { node, set, place: mapping.place() });
         }
@@ -118,7 +130,7 @@ impl View {
     }
 
     /// Asks the kernel for the nodes of these pages. One that is gone by then, or whose
-    /// tenant does not answer, counts for no node that exists.
+    /// tenant does not answer, is on [`UNKNOWN_NODE`].
     fn ask_nodes(&mut self, root: &Root, strays: &[(usize, Mapping)], stop: &dyn Fn() -> bool) -> Result<()> {
         let mut of_tenants = BTreeMap::<u32, (Vec<usize>, Vec<u64>)>::new();
         for (page, mapping) in strays {
@@ -141,7 +153,7 @@ impl View {
             |number, nodes| {
                 let (pid, pages) = &asked[number];
                 for (page, node) in pages.iter().zip(nodes.iter().flatten()) {
-                    self.pages[*page].node = node.unwrap_or(u32::MAX);
+                    self.pages[*page].node = node.unwrap_or(UNKNOWN_NODE);
                 }
                 if nodes.is_none() {
                     unread.push((*pid, with_cause(&root.unanswered(*pid))));
@@ -149,7 +161,7 @@ impl View {
             },
         )
         .map_err(nuksm_pagemap::Error::from)?;
-        self.notes.extend(tenants::passed_over(&unread));
+        self.unread.extend(unread);
         Ok(())
     }
 
@@ -157,10 +169,15 @@ impl View {
     pub fn pages_per_node(&self) -> BTreeMap<u32, u64> {
         let with_memory = self.machine.nodes.iter().filter(|node| node.total_bytes > 0);
         let mut counts: BTreeMap<u32, u64> = with_memory.map(|node| (node.id, 0)).collect();
-        for page in &self.pages {
+        for page in self.pages.iter().filter(|page| page.node != UNKNOWN_NODE) {
             *counts.entry(page.node).or_default() += 1;
         }
         counts
+    }
+
+    /// Merged pages of which nobody knows the node.
+    pub fn pages_of_unknown_node(&self) -> u64 {
+        self.pages.iter().filter(|page| page.node == UNKNOWN_NODE).count() as u64
     }
 
     /// Places that map the merged pages on each node: those of tenants that run
@@ -286,6 +303,7 @@ pub mod tests {
             pages: Vec::new(),
             sets: Vec::new(),
             ksm_flag_reliable: false,
+            unread: Vec::new(),
             notes: Vec::new(),
         };
         view.group();
@@ -366,8 +384,12 @@ pub mod tests {
             [(0, 1), (1, 2)]
         );
         view.ask_nodes(&root, &strays, &|| false).unwrap();
-        assert_eq!(view.pages.iter().map(|page| page.node).collect::<Vec<_>>(), [u32::MAX, u32::MAX, 1]);
-        assert!(view.notes[0].starts_with("process 6010 is passed over: "), "{:?}", view.notes);
+        assert_eq!(
+            view.pages.iter().map(|page| page.node).collect::<Vec<_>>(),
+            [UNKNOWN_NODE, UNKNOWN_NODE, 1]
+        );
+        let note = view.note().unwrap();
+        assert!(note.starts_with("process 6010 is passed over: "), "{note}");
         // Lets the thread that waits go.
         let _ = std::fs::OpenOptions::new().write(true).open(pagemap);
     }

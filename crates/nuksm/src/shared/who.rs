@@ -4,6 +4,7 @@
 use crate::shared::tenants::Tenant;
 use glob::Pattern;
 use serde::{Deserialize, Deserializer, de};
+use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
 /// Which tenants are meant.
@@ -63,6 +64,17 @@ impl FromStr for Who {
                 "{text:?} names no tenant: write a pid, or a name (web1, web*), cgroup:/machine.slice/*, \
                  or unit:nginx.service"
             )),
+        }
+    }
+}
+
+impl Display for Who {
+    fn fmt(&self, out: &mut Formatter) -> fmt::Result {
+        match self {
+            Self::Pid(pid, _) => write!(out, "{pid}"),
+            Self::Name(pattern) => write!(out, "{pattern}"),
+            Self::Cgroup(pattern) => write!(out, "cgroup:{pattern}"),
+            Self::Unit(pattern) => write!(out, "unit:{pattern}"),
         }
     }
 }

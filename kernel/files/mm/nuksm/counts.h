@@ -47,6 +47,7 @@ static void nuksm_left(struct ksm_rmap_item *rmap_item,
 			   hlist_is_singular_node(&rmap_item->hlist,
 						  &stable_node->hlist), -1);
 	nuksm_mark_left(rmap_item);
+	stable_node->again = true;
 }
 
 /* Its page is gone: all of them are about to be taken from it. */

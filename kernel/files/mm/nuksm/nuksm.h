@@ -134,9 +134,13 @@ struct nuksm_counter {
 	unsigned long *counter;
 };
 
+/*
+ * For root: they tell of single pages, those of other users included, to
+ * whoever arranges that nothing else happens meanwhile.
+ */
 #define NUKSM_COUNTER(_name, _what)					\
 	struct nuksm_counter _name##_counter = {			\
-		.attr = __ATTR(_name, 0444, nuksm_counter_show, NULL),	\
+		.attr = __ATTR(_name, 0400, nuksm_counter_show, NULL),	\
 		.counter = &(_what),					\
 	}
 
@@ -227,29 +231,28 @@ struct nuksm_node_count {
 /* Bits of the number of a node in struct ksm_rmap_item. */
 #define NUKSM_HOME_BITS	12
 
+/* Bits of a scan's number in struct ksm_stable_node, and of moves within it. */
+#define NUKSM_SCAN_BITS		7
+#define NUKSM_MOVES_BITS	4
+
 extern enum nuksm_placement nuksm_placement;
 extern struct nuksm_placement_stats nuksm_placement_stats;
 extern struct nuksm_node_count nuksm_node_counts[MAX_NUMNODES];
 extern const struct attribute_group nuksm_placement_attr_group;
 
-void nuksm_keep_lots(void);
-u16 nuksm_lot(u32 checksum);
-void nuksm_end_row(void);
+void nuksm_draw_secret(void);
+u32 nuksm_lot(struct page *page);
 void nuksm_was_used(struct folio *folio);
 void nuksm_promote(struct folio *folio);
 u8 nuksm_heat(struct folio *folio, bool touched, bool young);
-int nuksm_belongs(const struct nuksm_ballot *ballot, u16 lot,
-		  unsigned long kpfn, bool merged);
-void nuksm_migrate(struct folio *folio, int nid);
+int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
+		  unsigned long kpfn, bool merged, int *wanted);
+int nuksm_migrate(struct folio *folio, int nid);
 void nuksm_prefer_node(int nid);
 
 #else /* !CONFIG_NUKSM_PLACEMENT */
 
-static inline void nuksm_end_row(void)
-{
-}
-
-static inline void nuksm_keep_lots(void)
+static inline void nuksm_draw_secret(void)
 {
 }
 

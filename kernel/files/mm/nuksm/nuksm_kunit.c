@@ -84,7 +84,6 @@ static void expect_shares(struct kunit *test, const struct nuksm_sharer *sharers
 {
 	struct nuksm_ballot *ballot = open_ballot(test, placement);
 	int found[MOST_NODES] = {}, sum = 0, page, nid, i;
-	struct nuksm_dealer dealer = {};
 
 	for (i = 0; i < count; i++) {
 		/* The number of another test's ballot may be the same */
@@ -94,8 +93,7 @@ static void expect_shares(struct kunit *test, const struct nuksm_sharer *sharers
 	for (i = 0; i < count; i++)
 		nuksm_ballot_add(ballot, &sharers[i]);
 	for (page = 0; page < PAGES; page++)
-		found[nuksm_ballot_pick(ballot, nuksm_deal(&dealer),
-					nothing_barred)]++;
+		found[nuksm_ballot_pick(ballot, page, nothing_barred)]++;
 	for (nid = 0; nid < MOST_NODES; nid++)
 		sum += wanted[nid];
 	for (nid = 0; nid < MOST_NODES; nid++)
@@ -186,7 +184,7 @@ static void order_and_history_do_not_matter(struct kunit *test)
 	}
 	for (p = 0; p < ARRAY_SIZE(placements); p++) {
 		struct nuksm_ballot *ballot = open_ballot(test, placements[p]);
-		u16 lot = prandom_u32_state(&state);
+		u32 lot = prandom_u32_state(&state);
 		int wanted = NUMA_NO_NODE;
 
 		for (round = 0; round < 1000; round++) {
@@ -235,7 +233,7 @@ static void ten_thousand_processes_do_not_overflow(struct kunit *test)
 	struct nuksm_ballot *ballot = open_ballot(test, NUKSM_PRIORITY);
 	struct nuksm_voter *voters = kunit_kcalloc(test, count, sizeof(*voters),
 						   GFP_KERNEL);
-	int i;
+	int second = 0, i;
 
 	KUNIT_ASSERT_NOT_NULL(test, voters);
 	for (i = 0; i < count; i++) {
@@ -245,10 +243,9 @@ static void ten_thousand_processes_do_not_overflow(struct kunit *test)
 
 		nuksm_ballot_add(ballot, &sharer);
 	}
-	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0, nothing_barred), 0);
-	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0x7fff, nothing_barred), 0);
-	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0x8000, nothing_barred), 1);
-	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, U16_MAX, nothing_barred), 1);
+	for (i = 0; i < PAGES; i++)
+		second += nuksm_ballot_pick(ballot, i, nothing_barred);
+	KUNIT_EXPECT_LE(test, abs(second - PAGES / 2), PAGES / 100);
 }
 
 static void only_the_hottest_count(struct kunit *test)
@@ -276,71 +273,82 @@ static void what_cannot_be_on_a_node_goes_to_the_others(struct kunit *test)
 	};
 	struct nuksm_ballot *ballot = open_ballot(test, NUKSM_FAIR);
 	unsigned long barred[NUKSM_NODE_LONGS] = {};
-	int i;
+	int first, i;
 
 	for (i = 0; i < ARRAY_SIZE(sharers); i++)
 		nuksm_ballot_add(ballot, &sharers[i]);
-	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0, barred), 0);
-	__set_bit(0, barred);
-	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0, barred), 1);
-	__set_bit(1, barred);
+	first = nuksm_ballot_pick(ballot, 0, barred);
+	KUNIT_EXPECT_NE(test, first, 2);
+	__set_bit(first, barred);
+	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0, barred), !first);
+	__set_bit(!first, barred);
 	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0, barred), 2);
 	__set_bit(2, barred);
 	KUNIT_EXPECT_EQ(test, nuksm_ballot_pick(ballot, 0, barred), NUMA_NO_NODE);
 }
 
-/*
- * Who bets that what came less often is due: which part of the bets is won, in
- * thousandths? With @ends_row the row is over before each bet, as after a sleep.
- */
-static int bets_won(struct nuksm_dealer *dealer, bool ends_row)
+/* An accomplice on a third node moves no page from one of the others to another. */
+static void who_comes_takes_and_moves_nothing_else(struct kunit *test)
 {
-	int right = 0, low = 0, round;
+	const enum nuksm_placement placements[] = { NUKSM_FAIR, NUKSM_PRIORITY };
+	struct nuksm_voter voters[MOST_NODES] = {};
+	int p, page, i;
 
-	for (round = 0; round < PAGES; round++) {
-		bool guess = low < 0, lot;
+	for (p = 0; p < ARRAY_SIZE(placements); p++) {
+		struct nuksm_ballot *ballot = open_ballot(test, placements[p]);
+		int on_first = 0, moved = 0;
 
-		if (ends_row)
-			dealer->left = 0;
-		lot = nuksm_deal(dealer) < 0x8000;
-		right += guess == lot;
-		low += lot ? 1 : -1;
-	}
-	return right * 1000 / PAGES;
-}
+		for (page = 0; page < PAGES; page++) {
+			int nid = NUMA_NO_NODE;
 
-static void lots_cannot_be_foreseen(struct kunit *test)
-{
-	struct nuksm_dealer dealer = {};
-	int low = 0, i;
+			nuksm_ballot_open(ballot, placements[p]);
+			for (i = 0; i < MOST_NODES; i++) {
+				struct nuksm_sharer sharer = {
+					.nid = (i + 2) % MOST_NODES,
+					.nice = i * 4,
+					.voter = &voters[i],
+				};
+				int then;
 
-	/* Four standard deviations */
-	KUNIT_EXPECT_LE(test, abs(bets_won(&dealer, true) - 500), 20);
-
-	/* Nor does it matter which of a row are worth having. */
-	for (i = 0; i < PAGES; i++) {
-		bool lot = nuksm_deal(&dealer) < 0x8000;
-
-		if (i % 2)
-			low += lot;
-	}
-	KUNIT_EXPECT_LE(test, abs(low - PAGES / 4), PAGES / 100);
-}
-
-/* Each row has all parts of the range, and each of them once. */
-static void rows_are_even(struct kunit *test)
-{
-	struct nuksm_dealer dealer = {};
-	int row, i;
-
-	for (row = 0; row < 100; row++) {
-		u32 seen = 0;
-
-		for (i = 0; i < NUKSM_ROW; i++)
-			seen |= BIT(nuksm_deal(&dealer) / ((U16_MAX + 1) / NUKSM_ROW));
-		KUNIT_EXPECT_EQ(test, seen, U32_MAX);
+				nuksm_ballot_add(ballot, &sharer);
+				then = nuksm_ballot_pick(ballot, page,
+							 nothing_barred);
+				if (nid != NUMA_NO_NODE && then != nid) {
+					KUNIT_EXPECT_EQ(test, then, sharer.nid);
+					moved++;
+				}
+				nid = then;
+			}
+			on_first += nid == 2;
+		}
+		KUNIT_EXPECT_GT(test, moved, PAGES / 2);
+		KUNIT_EXPECT_GT(test, on_first, PAGES / 8);
 	}
 }
+
+#ifdef CONFIG_NUKSM_PLACEMENT
+/* What is known of one lot says nothing of the next. */
+static void lots_follow_from_the_whole_content(struct kunit *test)
+{
+	struct page *page = alloc_page(GFP_KERNEL | __GFP_ZERO);
+	u32 *words, lot, same = 0;
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	words = page_address(page);
+	lot = nuksm_lot(page);
+	KUNIT_EXPECT_EQ(test, nuksm_lot(page), lot);
+	for (i = 0; i < PAGE_SIZE / sizeof(*words); i++) {
+		words[i] ^= BIT(31);
+		same += nuksm_lot(page) == lot;
+		KUNIT_EXPECT_LT(test, nuksm_lot(page), BIT(NUKSM_LOT_BITS));
+		words[i] ^= BIT(31);
+	}
+	/* One in a million each, by chance */
+	KUNIT_EXPECT_LE(test, same, 1);
+	__free_page(page);
+}
+#endif
 
 static struct kunit_case nuksm_cases[] = {
 	KUNIT_CASE(all_pages_of_a_checksum_are_in_one_tree),
@@ -355,8 +363,10 @@ static struct kunit_case nuksm_cases[] = {
 	KUNIT_CASE(ten_thousand_processes_do_not_overflow),
 	KUNIT_CASE(only_the_hottest_count),
 	KUNIT_CASE(what_cannot_be_on_a_node_goes_to_the_others),
-	KUNIT_CASE(lots_cannot_be_foreseen),
-	KUNIT_CASE(rows_are_even),
+	KUNIT_CASE(who_comes_takes_and_moves_nothing_else),
+#ifdef CONFIG_NUKSM_PLACEMENT
+	KUNIT_CASE(lots_follow_from_the_whole_content),
+#endif
 	{}
 };
 

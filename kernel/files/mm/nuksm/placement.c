@@ -4,7 +4,7 @@
  * how a merged page gets to another node.
  */
 
-#include <linux/hash.h>
+#include <linux/highmem.h>
 #include <linux/memcontrol.h>
 #include <linux/memory-tiers.h>
 #include <linux/mempolicy.h>
@@ -14,10 +14,12 @@
 #include <linux/mmzone.h>
 #include <linux/nodemask.h>
 #include <linux/page_idle.h>
+#include <linux/random.h>
 #include <linux/sched/task.h>
 #include <linux/seq_file.h>
+#include <linux/siphash.h>
 #include <linux/sysfs.h>
-#include <linux/vmalloc.h>
+#include <linux/vmstat.h>
 
 #include "../internal.h"
 #include "nuksm.h"
@@ -32,81 +34,35 @@ struct nuksm_placement_stats nuksm_placement_stats;
 
 struct nuksm_node_count nuksm_node_counts[MAX_NUMNODES];
 
-/* Used by ksmd alone, as what follows. */
-static struct nuksm_dealer nuksm_dealer;
-
-/*
- * The lots of contents that were merged before: one for every fourth page of
- * memory. Who takes a page apart, to merge it again with a better lot, gets the
- * same one. Each entry has 16 bits of the checksum above a lot; 0 is none. The
- * rest of the checksum says in which set of entries it is; within the set, those
- * asked for last come first, and the last one makes room for a new one. To make
- * the kernel forget one lot, somebody has to have about as many other contents
- * merged, at once or one after the other, as a quarter of memory has pages.
- *
- * Under ksm_thread_mutex, and never freed.
- */
-#define PAGES_PER_LOT	4
-#define LOTS_PER_SET	4
-static u32 (*nuksm_lots)[LOTS_PER_SET];
-static u32 nuksm_lot_sets;
+/* What lots follow from, besides contents. Drawn once, under ksm_thread_mutex. */
+static siphash_key_t nuksm_secret;
 
 /**
- * nuksm_keep_lots - make room to remember lots, if there is none yet
+ * nuksm_draw_secret - draw what nobody shall know
  *
- * Without it, lots follow from checksums alone: nobody can choose them either,
- * but shares are as uneven as with random numbers.
+ * Context: ksm_thread_mutex held; no page was merged yet.
  */
-void nuksm_keep_lots(void)
+void nuksm_draw_secret(void)
 {
-	if (nuksm_lots || nr_node_ids < 2)
-		return;
-	nuksm_lot_sets = clamp(totalram_pages() / (PAGES_PER_LOT * LOTS_PER_SET),
-			       1UL, (unsigned long)INT_MAX);
-	nuksm_lots = __vmalloc_array(nuksm_lot_sets, sizeof(*nuksm_lots),
-				     GFP_KERNEL | __GFP_ZERO |
-				     __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
-	if (!nuksm_lots)
-		pr_warn("ksm: no memory to remember where pages belonged\n");
+	get_random_bytes(&nuksm_secret, sizeof(nuksm_secret));
 }
 
 /**
  * nuksm_lot - the lot of a page
- * @checksum: of its content
+ * @page: the page
  *
- * Context: ksm_thread_mutex held.
+ * Not its checksum: that is quick to make, and who sees which contents collide
+ * learns its seed.
  *
- * Return: the lot that a page of this content had before, or a new one.
+ * Return: a number of NUKSM_LOT_BITS, the same whenever the content is.
  */
-u16 nuksm_lot(u32 checksum)
+u32 nuksm_lot(struct page *page)
 {
-	u32 *set, entry, tag;
-	int i;
+	void *addr = kmap_local_page(page);
+	u64 lot = siphash(addr, PAGE_SIZE, &nuksm_secret);
 
-	if (!nuksm_lots)
-		return hash_64(nuksm_seed ^ checksum, 16);
-
-	set = nuksm_lots[checksum % nuksm_lot_sets];
-	tag = checksum / nuksm_lot_sets << 16;
-	for (i = 0; i < LOTS_PER_SET - 1; i++)
-		if (set[i] && (set[i] & ~0xffff) == tag)
-			break;
-	entry = set[i];
-	if (!entry || (entry & ~0xffff) != tag)
-		entry = tag | (nuksm_deal(&nuksm_dealer) ?: 1);
-	memmove(set + 1, set, i * sizeof(*set));
-	set[0] = entry;
-	return (u16)entry;
-}
-
-/**
- * nuksm_end_row - ksmd comes back after a sleep
- *
- * Meanwhile somebody may have looked where pages went, see nuksm_deal().
- */
-void nuksm_end_row(void)
-{
-	nuksm_dealer.left = 0;
+	kunmap_local(addr);
+	return lot >> (64 - NUKSM_LOT_BITS);
 }
 
 #ifdef CONFIG_LRU_GEN
@@ -202,19 +158,41 @@ u8 nuksm_heat(struct folio *folio, bool touched, bool young)
 	return NUKSM_COLD;
 }
 
-/* Could this node take a page without anybody having to reclaim for it? */
+/* Has the node so many pages of files that they are enough to be given up? */
+static bool has_cache(int nid)
+{
+	struct pglist_data *pgdat = NODE_DATA(nid);
+	unsigned long clean = node_page_state(pgdat, NR_INACTIVE_FILE);
+	unsigned long dirty = node_page_state(pgdat, NR_FILE_DIRTY) +
+			      node_page_state(pgdat, NR_WRITEBACK);
+	unsigned long wanted = 0;
+	int z;
+
+	for (z = 0; z < MAX_NR_ZONES; z++)
+		wanted += high_wmark_pages(pgdat->node_zones + z);
+	return clean > dirty && clean - dirty > wanted;
+}
+
+/*
+ * Could this node take a page without anybody having to wait for it? It could if
+ * it has one to spare. One that is full of files hardly ever has, as these take
+ * all there is; it could while kswapd keeps up, which then makes room.
+ */
 static bool has_room(int nid)
 {
+	bool cache;
 	int z;
 
 	if (!node_state(nid, N_MEMORY))
 		return false;
+	cache = has_cache(nid);
 	for (z = 0; z < MAX_NR_ZONES; z++) {
 		struct zone *zone = NODE_DATA(nid)->node_zones + z;
+		unsigned long mark = cache ? low_wmark_pages(zone) :
+					     high_wmark_pages(zone);
 
 		if (managed_zone(zone) &&
-		    zone_watermark_ok(zone, 0, high_wmark_pages(zone) + 1,
-				      ZONE_MOVABLE, 0))
+		    zone_watermark_ok(zone, 0, mark + 1, ZONE_MOVABLE, 0))
 			return true;
 	}
 	return false;
@@ -235,6 +213,7 @@ static bool takes_pages(int nid, int here)
  * @lot: of the page
  * @kpfn: page frame number of the page; if it is not merged yet, of one of two
  * @merged: the page is merged, and would have to be moved
+ * @wanted: if not NULL, where it belonged if every node took pages
  *
  * Nodes that can take no page are passed over; if there is no other, a merged
  * page belongs where it is. Counts and traces what was decided.
@@ -243,25 +222,27 @@ static bool takes_pages(int nid, int here)
  *
  * Return: the node, or NUMA_NO_NODE if nobody shares the page.
  */
-int nuksm_belongs(const struct nuksm_ballot *ballot, u16 lot,
-		  unsigned long kpfn, bool merged)
+int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
+		  unsigned long kpfn, bool merged, int *wanted)
 {
 	static unsigned long barred[NUKSM_NODE_LONGS];
 	int here = merged ? pfn_to_nid(kpfn) : NUMA_NO_NODE;
 	enum nuksm_reason reason;
-	int wanted, nid;
+	int first, nid;
 
 	bitmap_zero(barred, NUKSM_MOST_NODES);
-	wanted = nuksm_ballot_pick(ballot, lot, barred);
-	if (wanted == NUMA_NO_NODE)
-		return wanted;
+	first = nuksm_ballot_pick(ballot, lot, barred);
+	if (wanted)
+		*wanted = first;
+	if (first == NUMA_NO_NODE)
+		return first;
 	reason = nuksm_ballot_reason(ballot);
-	for (nid = wanted; nid != NUMA_NO_NODE && !takes_pages(nid, here);
+	for (nid = first; nid != NUMA_NO_NODE && !takes_pages(nid, here);
 	     nid = nuksm_ballot_pick(ballot, lot, barred))
 		__set_bit(nid, barred);
 	if (nid == NUMA_NO_NODE)
-		nid = merged ? here : wanted;
-	if (nid != wanted)
+		nid = merged ? here : first;
+	if (nid != first)
 		reason = NUKSM_NO_ROOM;
 	if (bitmap_weight(ballot->nodes, NUKSM_MOST_NODES) > 1) {
 		nuksm_count(&nuksm_placement_stats.placed[reason], 1);
@@ -291,17 +272,19 @@ static bool can_be_moved(struct folio *folio)
  * @folio: the page; the caller's reference to it is given up
  * @nid: the node to move it to
  *
- * All who share the page follow. Neither reclaims nor waits: a page that is
- * busy, or finds no room, stays where it is; and one that somebody holds is not
- * even tried, as it would be unmapped from all who share it in vain.
+ * All who share the page follow. Nobody waits for memory: a page that is busy,
+ * or finds no room, stays where it is; and one that somebody holds is not even
+ * tried, as it would be unmapped from all who share it in vain.
  *
  * Context: ksm_thread_mutex held, but no mmap_lock and no folio lock.
+ *
+ * Return: 0 if it was moved, else an error or the number of pages that were not.
  */
-void nuksm_migrate(struct folio *folio, int nid)
+int nuksm_migrate(struct folio *folio, int nid)
 {
 	struct migration_target_control target = {
 		.nid = nid,
-		.gfp_mask = (GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) |
+		.gfp_mask = (GFP_HIGHUSER_MOVABLE & ~__GFP_DIRECT_RECLAIM) |
 			    __GFP_THISNODE | __GFP_NOWARN | __GFP_NOMEMALLOC,
 		.reason = MR_NUMA_MISPLACED,
 	};
@@ -329,6 +312,7 @@ void nuksm_migrate(struct folio *folio, int nid)
 	else
 		nuksm_count(&nuksm_placement_stats.migrated, 1);
 	trace_nuksm_migrate(pfn, from, nid, err);
+	return err;
 }
 
 /**

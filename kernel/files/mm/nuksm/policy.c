@@ -3,9 +3,12 @@
  * nuKSM's policy (PACT 2021, sections IV-A, IV-B and IV-E).
  *
  * Where a page belongs follows from two things: who shares it now, and a lot,
- * which the page keeps for life. The nodes of its sharers divide the range of
- * lots among themselves, in the proportions that the policy wants, and the page
- * belongs to the one in whose part its lot is.
+ * which follows from its content and a secret. Each node of its sharers draws a
+ * number that follows from the lot and the node, and the page belongs to the one
+ * whose number is the best, by the proportions that the policy wants. So each
+ * page belongs to a node as likely as the policy says, and of many pages each
+ * node has its share, as evenly as with random numbers: of n pages two nodes
+ * have half each, give or take half the square root of n (standard deviation).
  *
  *  - fair: only the nodes of the hottest sharers count, each the same, 1/K for K
  *    nodes (IV-A, IV-E).
@@ -16,23 +19,24 @@
  *
  * The order in which sharers came does not matter, nor how often one left and
  * came back, nor how often it is asked. Nobody can choose a lot, and nobody
- * can foresee it: see nuksm_deal().
+ * can foresee it. And a node that sharers come to takes pages from the others,
+ * but moves none among those: no accomplice can help two nodes to each other's
+ * pages.
  */
 
 #include <linux/bitmap.h>
 #include <linux/bitops.h>
-#include <linux/math64.h>
-#include <linux/random.h>
+#include <linux/int_log.h>
+#include <linux/jhash.h>
 
 #include "policy.h"
 
 /* Weight of a process with nice -20, the highest priority. */
 #define NUKSM_TOP_WEIGHT	BIT(20)
 
-#define NUKSM_LOT_BITS		16
-
-/* A row divides the range of lots into parts of this width. */
-#define NUKSM_PART		(BIT(NUKSM_LOT_BITS) / NUKSM_ROW)
+/* What intlog2() gives for 2, and how many of these there are in 32 bits. */
+#define NUKSM_LOG2		BIT(24)
+#define NUKSM_DRAW_BITS		32
 
 static u32 weight_of(const struct nuksm_sharer *sharer)
 {
@@ -105,25 +109,36 @@ static u64 weight_on(const struct nuksm_ballot *ballot, int nid)
 	return ballot->placement == NUKSM_PRIORITY ? ballot->weight[nid] : 1;
 }
 
-/* Divides the range of lots among @nodes, but for those that are @barred. */
-static int pick(const struct nuksm_ballot *ballot, const unsigned long *nodes,
-		const unsigned long *barred, u16 lot)
+/*
+ * What node @nid draws for a page: the logarithm of a number that is anything
+ * between 0 and 1 with equal chances, times -1. Divided by the node's weight, it
+ * is the least of all nodes' with a chance in proportion to that weight
+ * (weighted rendezvous hashing).
+ */
+static u64 draw(u32 lot, int nid)
 {
-	int nid, last = NUMA_NO_NODE;
-	u64 at, sum = 0;
+	return NUKSM_DRAW_BITS * NUKSM_LOG2 - intlog2(jhash_2words(lot, nid, 0) | 1);
+}
 
-	for_each_andnot_bit(nid, nodes, barred, NUKSM_MOST_NODES)
-		sum += weight_on(ballot, nid);
-	at = mul_u64_u32_shr(sum, lot, NUKSM_LOT_BITS);
+/* One of @nodes, but for those that are @barred. */
+static int pick(const struct nuksm_ballot *ballot, const unsigned long *nodes,
+		const unsigned long *barred, u32 lot)
+{
+	u64 best_draw = 0, best_weight = 0;
+	int nid, best = NUMA_NO_NODE;
+
 	for_each_andnot_bit(nid, nodes, barred, NUKSM_MOST_NODES) {
-		u64 weight = weight_on(ballot, nid);
+		u64 drawn = draw(lot, nid), weight = weight_on(ballot, nid);
 
-		last = nid;
-		if (at < weight)
-			break;
-		at -= weight;
+		/* Below 2^29 times the weights of 2^14 processes */
+		if (best != NUMA_NO_NODE &&
+		    drawn * best_weight >= best_draw * weight)
+			continue;
+		best = nid;
+		best_draw = drawn;
+		best_weight = weight;
 	}
-	return last;
+	return best;
 }
 
 /**
@@ -134,7 +149,7 @@ static int pick(const struct nuksm_ballot *ballot, const unsigned long *nodes,
  *
  * Return: a node, or NUMA_NO_NODE if all of them are barred.
  */
-int nuksm_ballot_pick(const struct nuksm_ballot *ballot, u16 lot,
+int nuksm_ballot_pick(const struct nuksm_ballot *ballot, u32 lot,
 		      const unsigned long *barred)
 {
 	int nid = NUMA_NO_NODE;
@@ -158,56 +173,4 @@ enum nuksm_reason nuksm_ballot_reason(const struct nuksm_ballot *ballot)
 		return NUKSM_BY_PRIORITY;
 	return bitmap_equal(ballot->nodes, ballot->hot_nodes, NUKSM_MOST_NODES) ?
 	       NUKSM_BY_SPREAD : NUKSM_BY_HEAT;
-}
-
-/**
- * nuksm_next_lot - a lot that is far from this one and its predecessors
- * @lot: a lot
- *
- * The golden ratio spreads any number of lots in a row evenly.
- *
- * Return: another lot.
- */
-u16 nuksm_next_lot(u16 lot)
-{
-	return lot + 0x9e37;
-}
-
-/* Shuffles the parts of the range anew. */
-static void begin_row(struct nuksm_dealer *dealer)
-{
-	unsigned int i;
-
-	dealer->offset = get_random_u32_below(NUKSM_PART);
-	for (i = 0; i < NUKSM_ROW; i++) {
-		unsigned int j = get_random_u32_below(i + 1);
-
-		dealer->parts[i] = dealer->parts[j];
-		dealer->parts[j] = i;
-	}
-	dealer->left = NUKSM_ROW;
-}
-
-/**
- * nuksm_deal - a lot for a new page
- * @dealer: nobody else's at the moment; with @left at 0 it begins anew
- *
- * Lots come in rows. A row has one lot of each part of the range, all at the same
- * random place in it, in random order: so of a row each node gets its share,
- * rounded up or down at random, and shares of n pages in whole rows differ from
- * those wanted by half the square root of n / NUKSM_ROW at most, where random lots
- * would make it half the square root of n (standard deviations). Each lot by itself is as likely
- * as any other, and who sees where the pages of earlier rows went knows nothing of
- * those to come. The caller ends a row when somebody is likely to have had the
- * time to look. Who looks all the same after each page of a row, and acts before
- * the next, may guess a bit better than by chance.
- *
- * Return: the lot.
- */
-u16 nuksm_deal(struct nuksm_dealer *dealer)
-{
-	if (!dealer->left)
-		begin_row(dealer);
-	dealer->left--;
-	return dealer->parts[dealer->left] * NUKSM_PART + dealer->offset;
 }

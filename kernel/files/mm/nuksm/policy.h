@@ -93,30 +93,15 @@ struct nuksm_ballot {
 	u64 weight[NUKSM_MOST_NODES];
 };
 
-/* A row of lots has one of each of so many parts of their range. */
-#define NUKSM_ROW		32
-
-/**
- * struct nuksm_dealer - makes lots
- * @left: how many more come in this row
- * @offset: of this row's lots, each in its part of the range
- * @parts: the parts of the range that they come from, in the order of dealing,
- *	from behind
- */
-struct nuksm_dealer {
-	unsigned int left;
-	u16 offset;
-	u8 parts[NUKSM_ROW];
-};
+/* A lot has so many bits. */
+#define NUKSM_LOT_BITS		20
 
 void nuksm_ballot_open(struct nuksm_ballot *ballot,
 		       enum nuksm_placement placement);
 void nuksm_ballot_add(struct nuksm_ballot *ballot,
 		      const struct nuksm_sharer *sharer);
-int nuksm_ballot_pick(const struct nuksm_ballot *ballot, u16 lot,
+int nuksm_ballot_pick(const struct nuksm_ballot *ballot, u32 lot,
 		      const unsigned long *barred);
 enum nuksm_reason nuksm_ballot_reason(const struct nuksm_ballot *ballot);
-u16 nuksm_deal(struct nuksm_dealer *dealer);
-u16 nuksm_next_lot(u16 lot);
 
 #endif /* _MM_NUKSM_POLICY_H */

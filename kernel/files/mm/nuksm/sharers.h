@@ -74,6 +74,13 @@ static void nuksm_add_sharer(const struct ksm_rmap_item *rmap_item, u8 heat)
 }
 
 /*
+ * The lot by which was chosen which of two pages stays. They could still be
+ * written to then.
+ */
+#define NUKSM_NO_LOT	U32_MAX
+static u32 nuksm_chosen_lot = NUKSM_NO_LOT;
+
+/*
  * Two pages are about to become one: should that be the page scanned now, as
  * in stock KSM, or the one that was in the unstable tree?
  */
@@ -83,8 +90,8 @@ static bool nuksm_keeps_scanned(struct ksm_rmap_item *rmap_item,
 				struct page *tree_page)
 {
 	int nid = page_to_nid(page);
-	u16 lot;
 
+	nuksm_chosen_lot = NUKSM_NO_LOT;
 	if (!nuksm_places() || PageKsm(page) || PageKsm(tree_page) ||
 	    nid == page_to_nid(tree_page))
 		return true;
@@ -95,8 +102,9 @@ static bool nuksm_keeps_scanned(struct ksm_rmap_item *rmap_item,
 	nuksm_ballot_open(&nuksm_ballot, READ_ONCE(nuksm_placement));
 	nuksm_add_sharer(rmap_item, rmap_item->heat);
 	nuksm_add_sharer(tree_rmap_item, tree_rmap_item->heat);
-	lot = nuksm_lot(rmap_item->oldchecksum);
-	nid = nuksm_belongs(&nuksm_ballot, lot, page_to_pfn(page), false);
+	nuksm_chosen_lot = nuksm_lot(page);
+	nid = nuksm_belongs(&nuksm_ballot, nuksm_chosen_lot, page_to_pfn(page),
+			    false, NULL);
 	nuksm_window(NUKSM_WINDOW_CHOOSE);
 	return nid != page_to_nid(tree_page);
 }
@@ -123,10 +131,10 @@ static u8 nuksm_own_heat(const struct ksm_rmap_item *rmap_item)
 	return rmap_item->heat == NUKSM_LISTED ? NUKSM_COLD : rmap_item->heat;
 }
 
-/* The page that a mapping joined, if it is to be asked where it belongs. */
+/* The page that is to be asked where it belongs, when ksmd holds no page. */
 static struct ksm_stable_node *nuksm_asked;
 
-/* Of more sharers than these, one more changes little. */
+/* Of more sharers than these, one more can wait for the next scan to be asked. */
 #define NUKSM_ALWAYS_ASK	64
 
 static bool nuksm_worth_asking(const struct ksm_stable_node *stable_node)
@@ -135,24 +143,107 @@ static bool nuksm_worth_asking(const struct ksm_stable_node *stable_node)
 	       is_power_of_2(stable_node->rmap_hlist_len);
 }
 
+/* The number of the scan that is going on, as far as a page remembers it. */
+static unsigned int nuksm_this_scan(void)
+{
+	return ksm_scan.seqnr & (BIT(NUKSM_SCAN_BITS) - 1);
+}
+
 /*
  * A mapping has joined a merged page. ksmd still holds what it scanned, which
  * may be that very page, if a fork shared it: it cannot be moved now.
  */
 static void nuksm_ask_later(struct ksm_rmap_item *rmap_item)
 {
-	if (nuksm_places() && nuksm_worth_asking(rmap_item->head))
+	if (!nuksm_places())
+		return;
+	if (nuksm_worth_asking(rmap_item->head))
 		nuksm_asked = rmap_item->head;
+	else
+		rmap_item->head->again = true;
 }
 
-/* ksmd holds no page: where does the one that was joined belong now? */
-static void nuksm_place_joined(void)
+/*
+ * ksmd came by a merged page. Is there a reason to ask it again? Somebody left
+ * it, it could not be moved, or nobody asked when the last one joined. Once per
+ * scan, however many share it.
+ */
+static void nuksm_ask_again(struct ksm_stable_node *stable_node)
+{
+	if (stable_node->again && stable_node->scan != nuksm_this_scan() &&
+	    nuksm_places())
+		nuksm_asked = stable_node;
+}
+
+/*
+ * Moving a page takes it from all its sharers for as long as it takes to find
+ * their mappings: whoever looks goes through all areas of each sharer's anon_vma,
+ * and a process may have 65,530 of them, times its children. Pages of more areas
+ * than a few are moved in a small part of ksmd's time only, so that nobody who
+ * shares one is kept from it for long, nor others waiting for ksmd; and those of
+ * very many not at all.
+ */
+#define NUKSM_FEW_AREAS		2048
+#define NUKSM_MOST_AREAS	BIT(18)
+#define NUKSM_DEAR_PART		64
+
+/* Counts them, up to one more than @most. */
+static unsigned int nuksm_areas(const struct ksm_stable_node *stable_node,
+				unsigned int most)
+{
+	struct ksm_rmap_item *sharer;
+	unsigned int areas = 0;
+
+	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
+		struct anon_vma *anon_vma = sharer->anon_vma;
+		struct anon_vma_chain *vmac;
+
+		cond_resched();
+		anon_vma_lock_read(anon_vma);
+		anon_vma_interval_tree_foreach(vmac, &anon_vma->rb_root, 0,
+					       ULONG_MAX)
+			if (++areas > most)
+				break;
+		anon_vma_unlock_read(anon_vma);
+		if (areas > most)
+			break;
+	}
+	return areas;
+}
+
+/* Moves the page, unless that is too dear now; says whether it was moved. */
+static bool nuksm_move(struct ksm_stable_node *stable_node, int nid)
+{
+	static u64 dear_again; /* ns */
+	u64 began = ktime_get_ns();
+	struct folio *folio;
+	bool dear, moved = false;
+
+	dear = nuksm_areas(stable_node, NUKSM_FEW_AREAS) > NUKSM_FEW_AREAS;
+	if (dear && began < dear_again)
+		return false;
+	if (!dear ||
+	    nuksm_areas(stable_node, NUKSM_MOST_AREAS) <= NUKSM_MOST_AREAS) {
+		folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_NOLOCK);
+		if (!folio)
+			return true; /* and @stable_node is gone with it */
+		moved = !nuksm_migrate(folio, nid);
+	}
+	if (dear) {
+		u64 now = ktime_get_ns();
+
+		dear_again = now + (now - began) * NUKSM_DEAR_PART;
+	}
+	return moved;
+}
+
+/* ksmd holds no page: where does the one that is to be asked belong now? */
+static void nuksm_place_asked(void)
 {
 	struct ksm_stable_node *stable_node = nuksm_asked;
 	struct ksm_rmap_item *sharer;
-	struct folio *folio;
 	unsigned long kpfn;
-	int nid;
+	int nid, wanted;
 
 	if (!stable_node)
 		return;
@@ -164,31 +255,57 @@ static void nuksm_place_joined(void)
 		nuksm_add_sharer(sharer, nuksm_own_heat(sharer));
 		cond_resched();
 	}
-	nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, true);
-	if (nid == NUMA_NO_NODE || nid == pfn_to_nid(kpfn))
+	nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, true, &wanted);
+	if (nid == NUMA_NO_NODE)
 		return;
 
+	if (stable_node->scan != nuksm_this_scan()) {
+		stable_node->scan = nuksm_this_scan();
+		stable_node->moves = 0;
+	}
+	stable_node->again = nid != wanted;
+	if (nid == pfn_to_nid(kpfn))
+		return;
+	/* Who makes it go to and fro gets no more of ksmd's time than this */
+	if (stable_node->moves == BIT(NUKSM_MOVES_BITS) - 1) {
+		stable_node->again = true;
+		return;
+	}
+	stable_node->moves++;
 	nuksm_window(NUKSM_WINDOW_MOVE);
-	folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_NOLOCK);
-	if (folio)
-		nuksm_migrate(folio, nid);
+	if (!nuksm_move(stable_node, nid))
+		stable_node->again = true;
 }
 
 /*
  * A new page in the stable tree gets its lot. Of several pages with the same
- * content, each gets one that depends on how many there are.
+ * content, each gets one that depends on how many there are. Nobody can write to
+ * the page any more: if its content is not what it was when it was chosen to
+ * stay, it is asked again.
  */
 static void nuksm_give_lot(struct ksm_stable_node *stable_node,
-			   struct ksm_stable_node *chain)
+			   struct page *page, struct ksm_stable_node *chain)
 {
 	struct ksm_stable_node *dup;
-	u16 lot = nuksm_lot(stable_node->checksum);
+	u32 lot;
 
+	BUILD_BUG_ON(NUKSM_LOT_BITS + NUKSM_SCAN_BITS + NUKSM_MOVES_BITS + 1 >
+		     BITS_PER_TYPE(u32));
+
+	if (nr_node_ids < 2)
+		return;
+	lot = nuksm_lot(page);
+	stable_node->again = nuksm_chosen_lot != NUKSM_NO_LOT &&
+			     nuksm_chosen_lot != lot;
+	stable_node->scan = nuksm_this_scan();
+	stable_node->moves = 0;
 	if (chain && is_stable_node_chain(chain)) {
-		hlist_for_each_entry(dup, &chain->hlist, hlist_dup)
-			lot = nuksm_next_lot(lot);
+		hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
+			lot++;
+			cond_resched();
+		}
 	} else if (chain) {
-		lot = nuksm_next_lot(lot);
+		lot++;
 	}
 	stable_node->lot = lot;
 }
@@ -224,11 +341,16 @@ static inline void nuksm_ask_later(struct ksm_rmap_item *rmap_item)
 {
 }
 
-static inline void nuksm_place_joined(void)
+static inline void nuksm_ask_again(struct ksm_stable_node *stable_node)
+{
+}
+
+static inline void nuksm_place_asked(void)
 {
 }
 
 static inline void nuksm_give_lot(struct ksm_stable_node *stable_node,
+				  struct page *page,
 				  struct ksm_stable_node *chain)
 {
 }

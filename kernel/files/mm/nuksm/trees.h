@@ -14,6 +14,49 @@
 #include <linux/vmalloc.h>
 
 /*
+ * Which roots have, or had, something below them: a bit for each, of the stable
+ * trees first. What is done with all trees at each scan is done with these, as a
+ * machine has a tree for each 16 KiB of its memory, whether there is something to
+ * merge or not. NULL as long as there are only the trees that mm/ksm.c begins
+ * with.
+ */
+static unsigned long *nuksm_used_roots;
+
+/* Something is about to be filed below @root. */
+static void nuksm_use_root(const struct rb_root *root)
+{
+	if (nuksm_used_roots)
+		__set_bit(root - root_stable_tree, nuksm_used_roots);
+}
+
+/* The first used one of the stable (@base is 0) or unstable trees from @tree on. */
+static unsigned int nuksm_next_used(unsigned int base, unsigned int tree)
+{
+	unsigned int nr = nuksm_nr_roots(ksm_nr_node_ids);
+
+	cond_resched();
+	if (!nuksm_used_roots)
+		return min(tree, nr);
+	return min_t(unsigned long, nr,
+		     find_next_bit(nuksm_used_roots, (size_t)base + nr,
+				   (size_t)base + tree) - base);
+}
+
+/* For the loops of mm/ksm.c over unstable trees, each of which it empties. */
+static unsigned int nuksm_next_unstable(unsigned int tree)
+{
+	unsigned int base = root_unstable_tree - root_stable_tree;
+	unsigned int next;
+
+	if (!nuksm_used_roots)
+		return tree;
+	next = nuksm_next_used(base, tree);
+	if (next < nuksm_nr_roots(ksm_nr_node_ids))
+		__clear_bit((size_t)base + next, nuksm_used_roots);
+	return next;
+}
+
+/*
  * Drops stable nodes whose pages are gone. In the order of contents each walk
  * looks at the pages it passes and so notices; in the order of checksums it
  * does not, and the trees would only grow. Once per full scan is enough: a
@@ -26,7 +69,8 @@ static void nuksm_prune_stable_trees(void)
 	if (!nuksm_by_checksum())
 		return;
 
-	for (tree = 0; tree < nuksm_nr_roots(ksm_nr_node_ids); tree++) {
+	for (tree = nuksm_next_used(0, 0); tree < nuksm_nr_roots(ksm_nr_node_ids);
+	     tree = nuksm_next_used(0, tree + 1)) {
 		struct rb_root *root = root_stable_tree + tree;
 		struct rb_node *node, *next;
 
@@ -42,7 +86,8 @@ static void nuksm_prune_stable_trees(void)
 				folio_put(folio);
 			cond_resched();
 		}
-		cond_resched();
+		if (nuksm_used_roots && RB_EMPTY_ROOT(root))
+			__clear_bit(tree, nuksm_used_roots);
 	}
 }
 
@@ -101,6 +146,7 @@ static unsigned int nuksm_trees_per_node(unsigned int trees, int nids)
  */
 static int nuksm_use_index(struct nuksm_index index, int nids)
 {
+	unsigned long *used;
 	struct rb_root *roots;
 	size_t nr;
 
@@ -108,11 +154,17 @@ static int nuksm_use_index(struct nuksm_index index, int nids)
 					   nids);
 	nr = (size_t)nids * index.trees;
 	roots = nuksm_alloc_roots(nr);
-	if (!roots)
+	used = kvcalloc(BITS_TO_LONGS(2 * nr), sizeof(*used), GFP_KERNEL);
+	if (!roots || !used) {
+		vfree(roots);
+		kvfree(used);
 		return -ENOMEM;
+	}
 	reset_unstable_trees();
 	if (root_stable_tree != one_stable_tree)
 		vfree(root_stable_tree);
+	kvfree(nuksm_used_roots);
+	nuksm_used_roots = used;
 	root_stable_tree = roots;
 	root_unstable_tree = roots + nr;
 	WRITE_ONCE(nuksm_index.kib_per_tree, index.kib_per_tree);
@@ -187,9 +239,9 @@ static void nuksm_fit_forest(void)
 
 	if (!nuksm_seed) {
 		nuksm_seed = get_random_u64() | 1;
+		nuksm_draw_secret();
 		zero_checksum = calc_checksum(ZERO_PAGE(0));
 	}
-	nuksm_keep_lots();
 	if (trees == nuksm_index.trees || ksm_rmap_items ||
 	    remove_all_stable_nodes())
 		return;
@@ -212,6 +264,15 @@ static void __init nuksm_sysfs_init(void)
 }
 
 #else /* !CONFIG_NUKSM */
+
+static inline void nuksm_use_root(const struct rb_root *root)
+{
+}
+
+static inline int nuksm_next_unstable(int tree)
+{
+	return tree;
+}
 
 static inline void nuksm_prune_stable_trees(void)
 {

@@ -8,7 +8,7 @@ from functools import partial
 from matplotlib.figure import Figure as Canvas
 
 from nuksmlab.paper.extent import CORRECTED, NUKSM, OFF, STOCK
-from nuksmlab.paper.fairness.section import COMBINED, FAIR, PAGE_POINTS, SAVED
+from nuksmlab.paper.fairness.section import COMBINED, FAIR, SAVED, chance_points
 from nuksmlab.paper.merits import Merits, by_instance
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.nodes import plan
@@ -114,7 +114,11 @@ def checks(case: Case) -> Iterator[Check]:
             for one in case.local_pages(configuration)
             for share in one
         ]
-        yield at_most(f"{name}: points off a quarter of the pages", off, PAGE_POINTS)
+        yield at_most(
+            f"{name}: points off a quarter of the pages",
+            off,
+            chance_points(case.results(configuration), 1 / plan.NODES),
+        )
         yield at_least(
             f"{name}: MiB saved, against KSM's",
             case.saved(configuration),

@@ -2,14 +2,15 @@
 //! Reads all memory once, and keeps what the estimate needs of it.
 
 use super::args::EstimateArgs;
-use super::inputs::{Input, Memory};
+use super::inputs::{Candidate, Input};
 use super::progress::Progress;
 use crate::shared::privilege;
 use crate::shared::stop::Stop;
+use crate::shared::tenants;
 use anyhow::Result;
-use nuksm_fingerprint::{Error, Label, Page, TableReader, TableWriter};
+use nuksm_fingerprint::{Error, Label, MemoryFile, Page, Process, TableReader, TableWriter};
 use nuksm_model::estimate::{Contents, Tenant};
-use nuksm_sysroot::Root;
+use nuksm_sysroot::{Root, ask};
 use std::time::Duration;
 
 /// What was read.
@@ -30,14 +31,53 @@ pub struct Gathered {
     pub vanished: u64,
     /// Zero pages that take no memory of their own.
     pub zero_already: u64,
-    /// Processes that did not answer and were not read to their end, and why.
+    /// Processes that could not be opened at their turn, and why.
     pub unread: Vec<(u32, String)>,
+    /// Processes that did not answer before they were read to their end, and why.
+    pub cut_short: Vec<(u32, String)>,
+}
+
+/// Batches of a process that are read at once: another thread reads them, and takes
+/// about as long to begin as for one of them.
+const BATCHES: usize = 16;
+
+/// Where a tenant's pages are.
+enum Memory {
+    Process(Box<Process>),
+    File(MemoryFile),
+}
+
+impl Memory {
+    /// The next pages, and what is left to be read, if anything. Whoever does not answer
+    /// is an error.
+    fn next_batch(self, root: &Root) -> Result<(Vec<Page>, Self, bool), Error> {
+        match self {
+            Self::Process(mut process) => {
+                let pid = process.pid();
+                let read = ask(pid, move || {
+                    let (mut all, mut pages, mut batches) = (Vec::new(), Vec::new(), BATCHES);
+                    let mut goes_on = true;
+                    while goes_on && batches > 0 {
+                        goes_on = process.next_batch(&mut pages)?;
+                        all.append(&mut pages);
+                        batches -= 1;
+                    }
+                    Ok((all, Self::Process(process), goes_on))
+                });
+                read.unwrap_or_else(|| Err(root.unanswered(pid).into()))
+            }
+            Self::File(mut file) => {
+                let mut pages = Vec::new();
+                let goes_on = file.next_batch(&mut pages)?;
+                Ok((pages, Self::File(file), goes_on))
+            }
+        }
+    }
 }
 
 /// Reads `inputs`; `None` when interrupted.
 pub fn gather(root: &Root, args: &EstimateArgs, inputs: Vec<Input>, stop: &Stop) -> Result<Option<Gathered>> {
-    let processes_only =
-        inputs.iter().all(|input| matches!(input, Input::Memory { memory: Memory::Process(_), .. }));
+    let processes_only = inputs.iter().all(|input| matches!(input, Input::Process(_)));
     let frames_known = processes_only && privilege::missing(root, false)?.is_empty();
     let mut reading = Reading {
         dump: args.dump.as_deref().map(TableWriter::create).transpose()?,
@@ -48,7 +88,8 @@ pub fn gather(root: &Root, args: &EstimateArgs, inputs: Vec<Input>, stop: &Stop)
     };
     for input in inputs {
         let goes_on = match input {
-            Input::Memory { label, pid, memory, .. } => reading.memory(label, pid, memory)?,
+            Input::Process(candidate) => reading.process(candidate)?,
+            Input::File { label, memory } => reading.memory(label, None, Memory::File(memory))?,
             Input::Table(table) => reading.table(table)?,
         };
         if !goes_on {
@@ -69,6 +110,21 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// Reads the memory of a process, unless it ended meanwhile; false when interrupted.
+    fn process(&mut self, candidate: Candidate) -> Result<bool> {
+        let Candidate { label, pid, task, is_named, .. } = candidate;
+        let there = self.root.clone();
+        let opened = ask(task, move || Process::open(&there, task));
+        match opened.unwrap_or_else(|| Err(self.root.unanswered(task).into())) {
+            Ok(process) => return self.memory(label, Some(pid), Memory::Process(Box::new(process))),
+            Err(error) if is_named => return Err(error.into()),
+            Err(Error::NoProcess(_)) => {}
+            // None may keep the others from being seen.
+            Err(error) => self.gathered.unread.push((pid, tenants::with_cause(&error))),
+        }
+        Ok(true)
+    }
+
     /// Reads a tenant's memory; false when interrupted.
     fn memory(&mut self, label: Label, pid: Option<u32>, mut memory: Memory) -> Result<bool> {
         let name = label.tenant.clone();
@@ -81,7 +137,7 @@ impl Reading<'_> {
             let pages;
             (pages, memory, goes_on) = match (memory.next_batch(self.root), pid) {
                 (Err(Error::Proc(error @ nuksm_sysroot::Error::Unanswered { .. })), Some(pid)) => {
-                    self.gathered.unread.push((pid, error.to_string()));
+                    self.gathered.cut_short.push((pid, error.to_string()));
                     return Ok(true);
                 }
                 (read, _) => read?,
@@ -139,6 +195,7 @@ impl Gathered {
             vanished: 0,
             zero_already: 0,
             unread: Vec::new(),
+            cut_short: Vec::new(),
         }
     }
 
@@ -162,5 +219,72 @@ impl Gathered {
             self.shared_places += 1;
             self.frames.add(index, nuksm_fingerprint::fingerprint(&frame.to_ne_bytes()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::estimate::inputs;
+    use crate::shared::tree::tree;
+    use clap::Parser;
+    use std::sync::mpsc::{Sender, channel};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: EstimateArgs,
+    }
+
+    /// From now on, processes with this number do not answer. Who is held up is known by
+    /// pid, in all tests of this process.
+    fn silence(pid: u32) -> Sender<()> {
+        let (sender, receiver) = channel();
+        assert_eq!(ask(pid, move || receiver.recv().is_ok()), None);
+        sender
+    }
+
+    #[test]
+    fn who_does_not_answer_at_its_turn_is_passed_over_unless_it_is_named() {
+        let stat = |pid: u32| format!("{pid} (t) S {} 7 {}", ["0"; 15].join(" "), ["1"; 30].join(" "));
+        let (stat, other) = (stat(5010), stat(5011));
+        let status = "RssAnon:\t  1 kB\n";
+        let (_dir, root) = tree(&[
+            ("proc/self/status", "CapEff:\t0\n"),
+            ("proc/5010/stat", &stat),
+            ("proc/5010/status", status),
+            ("proc/5010/mem", ""),
+            ("proc/5011/stat", &other),
+            ("proc/5011/status", status),
+            ("proc/5011/mem", ""),
+            ("proc/5011/pagemap", ""),
+            ("proc/5011/smaps", ""),
+        ]);
+        let args = |line: &str| Line::parse_from(line.split(' ')).args;
+        let found = |line| inputs::find(&root, &args(line), &|| false).unwrap().inputs;
+        let (all, named) = (found("estimate --all"), found("estimate --pid 5010"));
+        let _sender = silence(5010);
+        let (_stopper, stop) = Stop::by_hand();
+        let gather = |inputs| gather(&root, &args("estimate"), inputs, &stop);
+        let gathered = gather(all).unwrap().unwrap();
+        assert_eq!((gathered.labels.len(), gathered.unread.len(), gathered.unread[0].0), (1, 1, 5010));
+        let error = gather(named).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("proc/5010 does not answer"), "{error}");
+    }
+
+    #[test]
+    fn who_falls_silent_counts_as_far_as_it_was_read() {
+        let (_dir, root) = tree(&[("proc/5009/mem", ""), ("proc/5009/pagemap", ""), ("proc/5009/smaps", "")]);
+        let process = Box::new(Process::open(&root, 5009).unwrap());
+        let _sender = silence(5009);
+        let (_stopper, stop) = Stop::by_hand();
+        let gathered = Gathered::new(&Line::parse_from(["estimate"]).args, true);
+        let mut reading =
+            Reading { dump: None, progress: Progress::new(1), root: &root, stop: &stop, gathered };
+        let label = Label { tenant: "silent".into(), source: "pid 5009".into(), node: None, nice: 0 };
+        assert!(reading.memory(label, Some(5009), Memory::Process(process)).unwrap(), "the others are read");
+        let Gathered { labels, unread, cut_short, .. } = reading.gathered;
+        assert_eq!((labels.len(), unread.len(), cut_short.len()), (1, 0, 1));
+        assert!(cut_short[0].1.ends_with("proc/5009 does not answer: its memory is locked"), "{cut_short:?}");
     }
 }

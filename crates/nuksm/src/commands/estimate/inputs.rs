@@ -5,7 +5,7 @@ use super::args::EstimateArgs;
 use crate::shared::output::is_same;
 use crate::shared::tenants;
 use anyhow::{Context, Result, bail};
-use nuksm_fingerprint::{Error, Label, MemoryFile, Page, Process, TableReader};
+use nuksm_fingerprint::{Error, Label, MemoryFile, Process, TableReader};
 use nuksm_numafs::{TaskStat, Topology, home_node};
 use nuksm_sysroot::{Root, ask, patiently};
 use std::collections::BTreeMap;
@@ -18,86 +18,71 @@ const LARGE_KIB: u64 = 64 << 10;
 
 /// Memory that can be read, and whose it is.
 pub enum Input {
-    /// Of one tenant: memory, and roughly how many pages that is.
-    Memory { label: Label, pid: Option<u32>, memory: Memory, pages: u64 },
+    /// Of a process; opened at its turn, since there may be more of them than files
+    /// that may be open.
+    Process(Candidate),
+    /// Of one tenant, in a file.
+    File { label: Label, memory: MemoryFile },
     /// Fingerprints of any number of tenants.
     Table(TableReader),
 }
 
-/// Where a tenant's pages are.
-pub enum Memory {
-    Process(Box<Process>),
-    File(MemoryFile),
+/// A process to be looked at.
+pub struct Candidate {
+    pub label: Label,
+    pub pid: u32,
+    /// By which its memory is to be seen.
+    pub task: u32,
+    /// Roughly how many pages that is.
+    pages: u64,
+    /// Somebody asked for this one: without it there is no report.
+    pub is_named: bool,
+}
+
+/// What is to be looked at, and what cannot be.
+pub struct Found {
+    pub inputs: Vec<Input>,
+    /// Processes that are passed over, and why.
+    pub unread: Vec<(u32, String)>,
+    /// Those that this user may not read.
+    pub denied: usize,
+    /// Why nobody knows which of them share one memory, if so.
+    pub untold: Option<String>,
 }
 
 impl Input {
     /// Pages that there are to be read, roughly.
     pub fn pages(&self) -> u64 {
         match self {
-            Self::Memory { pages, .. } => *pages,
+            Self::Process(candidate) => candidate.pages,
+            Self::File { memory, .. } => memory.pages_left(),
             Self::Table(table) => table.rows(),
         }
     }
 }
 
-impl Memory {
-    /// The next pages, and what is left to be read, if anything. Whoever does not answer
-    /// is an error.
-    pub fn next_batch(self, root: &Root) -> Result<(Vec<Page>, Self, bool), Error> {
-        match self {
-            Self::Process(mut process) => {
-                let pid = process.pid();
-                let read = ask(pid, move || {
-                    let (mut all, mut pages, mut batches) = (Vec::new(), Vec::new(), BATCHES);
-                    let mut goes_on = true;
-                    while goes_on && batches > 0 {
-                        goes_on = process.next_batch(&mut pages)?;
-                        all.append(&mut pages);
-                        batches -= 1;
-                    }
-                    Ok((all, Self::Process(process), goes_on))
-                });
-                read.unwrap_or_else(|| Err(root.unanswered(pid).into()))
-            }
-            Self::File(mut file) => {
-                let mut pages = Vec::new();
-                let goes_on = file.next_batch(&mut pages)?;
-                Ok((pages, Self::File(file), goes_on))
-            }
-        }
-    }
-}
-
-/// Batches of a process that are read at once: another thread reads them, and takes
-/// about as long to begin as for one of them.
-const BATCHES: usize = 16;
-
-/// Opens what the arguments name, or all large processes; and remarks. `stop` is asked
-/// as [`crate::shared::view::View::collect`] does.
-pub fn find(root: &Root, args: &EstimateArgs, stop: &dyn Fn() -> bool) -> Result<(Vec<Input>, Vec<String>)> {
+/// Finds what the arguments name, or all large processes. `stop` is asked as
+/// [`crate::shared::view::View::collect`] does.
+pub fn find(root: &Root, args: &EstimateArgs, stop: &dyn Fn() -> bool) -> Result<Found> {
     let machine = Topology::read(root).context("cannot read the machine's nodes")?;
-    let mut inputs = Vec::new();
-    let mut notes = Vec::new();
+    let mut found = Found { inputs: Vec::new(), unread: Vec::new(), denied: 0, untold: None };
+    let inputs = &mut found.inputs;
     let mut pids = args.pid.clone();
     pids.sort_unstable();
     pids.dedup();
     for pid in pids {
         let (there, topology) = (root.clone(), machine.clone());
-        let opened = ask(pid, move || open_process(&there, pid, 0, &topology));
-        let Some(input) = opened.unwrap_or_else(|| Err(root.unanswered(pid).into()))? else {
+        let asked = ask(pid, move || candidate(&there, pid, 0, &topology));
+        let Some(candidate) = asked.unwrap_or_else(|| Err(root.unanswered(pid).into()))? else {
             bail!(
                 "process {pid} has no memory of its own: it is a kernel thread, or has ended and waits for its parent"
             );
         };
-        inputs.push(input);
+        inputs.push(Input::Process(Candidate { is_named: true, ..candidate }));
     }
     for file in &args.files {
         inputs.push(open_file(&file.path, file.node)?);
     }
-    if inputs.is_empty() {
-        find_processes(root, args.all, &machine, stop, &mut inputs, &mut notes)?;
-    }
-    let inputs = once_each(root, inputs, stop, &mut notes)?;
     if args.dump.is_some() && inputs.iter().any(|input| matches!(input, Input::Table(_))) {
         bail!(
             "--dump writes what was read from processes, images and cores; one of the files is a dump already"
@@ -108,26 +93,28 @@ pub fn find(root: &Root, args: &EstimateArgs, stop: &dyn Fn() -> bool) -> Result
             bail!("{} is to be read: let --dump name another file", file.path.display());
         }
     }
-    Ok((inputs, notes))
+    if inputs.is_empty() {
+        find_processes(root, args.all, &machine, stop, &mut found)?;
+    }
+    keep_one_of_each(root, &mut found, stop)?;
+    Ok(found)
 }
 
+/// What else is needed to read more.
+const PRIVILEGE: &str = "run as root, or with CAP_SYS_PTRACE";
+
 /// One process of each memory, the lowest; and all else.
-fn once_each(
-    root: &Root,
-    mut inputs: Vec<Input>,
-    stop: &dyn Fn() -> bool,
-    notes: &mut Vec<String>,
-) -> Result<Vec<Input>> {
+fn keep_one_of_each(root: &Root, found: &mut Found, stop: &dyn Fn() -> bool) -> Result<()> {
     let task = |input: &Input| match input {
-        Input::Memory { memory: Memory::Process(process), .. } => Some(process.pid()),
+        Input::Process(candidate) => Some(candidate.task),
         _ => None,
     };
-    let tasks: Vec<u32> = inputs.iter().filter_map(task).collect();
+    let tasks: Vec<u32> = found.inputs.iter().filter_map(task).collect();
     let (firsts, untold) = tenants::first_of_memory(root, &tasks, stop)?;
-    notes.extend(untold);
+    found.untold = untold;
     let mut firsts = firsts.into_iter();
-    inputs.retain(|input| task(input).is_none_or(|task| firsts.next() == Some(task)));
-    Ok(inputs)
+    found.inputs.retain(|input| task(input).is_none_or(|task| firsts.next() == Some(task)));
+    Ok(())
 }
 
 fn find_processes(
@@ -135,52 +122,45 @@ fn find_processes(
     all: bool,
     machine: &Topology,
     stop: &dyn Fn() -> bool,
-    inputs: &mut Vec<Input>,
-    notes: &mut Vec<String>,
+    found: &mut Found,
 ) -> Result<()> {
     let least = if all { 1 } else { LARGE_KIB };
-    let mut denied = 0;
-    let mut unread = Vec::new();
     let mut pids = root.numbered("proc", "")?;
     pids.retain(|&pid| pid != std::process::id());
     let (there, topology) = (root.clone(), machine.clone());
-    let mut opened = BTreeMap::new();
+    let mut candidates = BTreeMap::new();
     patiently(
         pids.iter().map(|&pid| (pid, pid)),
-        move |pid, _| open_process(&there, pid, least, &topology),
+        move |pid, _| candidate(&there, pid, least, &topology),
         stop,
-        |number, input| {
+        |number, candidate| {
             let pid = pids[number];
-            match input.unwrap_or_else(|| Err(root.unanswered(pid).into())) {
-                Ok(input) => opened.extend(input.map(|input| (pid, input))),
-                Err(Error::NotAllowed(_)) => denied += 1,
+            match candidate.unwrap_or_else(|| Err(root.unanswered(pid).into())) {
+                Ok(candidate) => candidates.extend(candidate.map(|candidate| (pid, candidate))),
+                Err(Error::NotAllowed(_)) => found.denied += 1,
                 Err(Error::NoProcess(_)) => {}
                 // None may keep the others from being seen.
-                Err(error) => unread.push((pid, error.to_string())),
+                Err(error) => found.unread.push((pid, tenants::with_cause(&error))),
             }
         },
     )
     .map_err(nuksm_pagemap::Error::from)?;
-    inputs.extend(opened.into_values());
-    let passed_over = tenants::passed_over(&unread);
-    if let (true, Some(note)) = (inputs.is_empty(), &passed_over) {
-        bail!("{note}");
+    found.inputs.extend(candidates.into_values().map(Input::Process));
+    // Who could not be read is told with the others that cannot, at their turn.
+    if !found.inputs.is_empty() || !found.unread.is_empty() {
+        return Ok(());
     }
-    notes.extend(passed_over);
-    let privilege = "run as root, or with CAP_SYS_PTRACE";
-    if inputs.is_empty() && denied > 0 {
-        bail!("this user may read none of the {denied} processes in question: {privilege}");
+    if found.denied > 0 {
+        bail!("this user may read none of the {} processes in question: {PRIVILEGE}", found.denied);
     }
-    if inputs.is_empty() {
-        bail!(
-            "no process has {} MiB of anonymous memory: name some with --pid, or use --all",
-            LARGE_KIB >> 10
-        );
-    }
-    if denied > 0 {
-        notes.push(format!("{denied} processes are left out, this user may not read them: {privilege}"));
-    }
-    Ok(())
+    bail!("no process has {} MiB of anonymous memory: name some with --pid, or use --all", LARGE_KIB >> 10);
+}
+
+/// Who is left out.
+pub fn notes(denied: usize, unread: &[(u32, String)]) -> Vec<String> {
+    let denied = (denied > 0)
+        .then(|| format!("{denied} processes are left out, this user may not read them: {PRIVILEGE}"));
+    tenants::passed_over(unread).into_iter().chain(denied).collect()
 }
 
 /// Resident anonymous memory, as `task` sees it; `None` when that has ended.
@@ -190,9 +170,9 @@ fn anonymous_kib(root: &Root, task: u32) -> Result<Option<u64>, Error> {
     Ok(line.and_then(|line| line.split_whitespace().next()?.parse().ok()))
 }
 
-/// Opens process `pid`, if it has so much anonymous memory; `None` also when it
-/// can have none.
-fn open_process(root: &Root, pid: u32, least_kib: u64, machine: &Topology) -> Result<Option<Input>, Error> {
+/// Process `pid`, if it has so much anonymous memory and this user may read it; `None`
+/// also when it can have none.
+fn candidate(root: &Root, pid: u32, least_kib: u64, machine: &Topology) -> Result<Option<Candidate>, Error> {
     let stat = TaskStat::read(root, pid)?.ok_or(Error::NoProcess(pid))?;
     let Some(task) = stat.memory_task(root, pid)? else {
         return Ok(None);
@@ -201,14 +181,14 @@ fn open_process(root: &Root, pid: u32, least_kib: u64, machine: &Topology) -> Re
     if anonymous_kib < least_kib {
         return Ok(None);
     }
-    let process = Box::new(Process::open(root, task)?);
+    Process::check(root, task)?;
     let node = home_node(root, pid, machine)?.and_then(|node| machine.memory_node(node));
     // A kernel without NUMA has one node, and no directory for it.
     let node = if machine.nodes.is_empty() { Some(0) } else { node };
     let tenant = tenants::name(root, task, &stat)?;
     let label = Label { tenant, source: format!("pid {pid}"), node, nice: stat.nice };
     let pages = (anonymous_kib << 10) / nuksm_pagemap::page_size();
-    Ok(Some(Input::Memory { label, pid: Some(pid), memory: Memory::Process(process), pages }))
+    Ok(Some(Candidate { label, pid, task, pages, is_named: false }))
 }
 
 fn open_file(path: &Path, node: Option<u32>) -> Result<Input> {
@@ -218,10 +198,10 @@ fn open_file(path: &Path, node: Option<u32>) -> Result<Input> {
         }
         return Ok(Input::Table(table));
     }
-    let file = MemoryFile::open(path)?;
+    let memory = MemoryFile::open(path)?;
     let tenant = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let label = Label { tenant, source: path.display().to_string(), node, nice: 0 };
-    Ok(Input::Memory { label, pid: None, pages: file.pages_left(), memory: Memory::File(file) })
+    Ok(Input::File { label, memory })
 }
 
 #[cfg(test)]
@@ -257,11 +237,11 @@ mod tests {
 
     fn found(root: &Root, line: &str) -> Result<Vec<String>> {
         let args = Line::parse_from(format!("estimate {line}").split_whitespace()).args;
-        let (inputs, _) = find(root, &args, &|| false)?;
-        Ok(inputs
+        Ok(find(root, &args, &|| false)?
+            .inputs
             .into_iter()
             .map(|input| match input {
-                Input::Memory { label, .. } => label.tenant,
+                Input::Process(Candidate { label, .. }) | Input::File { label, .. } => label.tenant,
                 Input::Table(_) => "table".into(),
             })
             .collect())
@@ -286,32 +266,32 @@ mod tests {
     fn who_does_not_answer_is_passed_over_and_the_rest_is_read() {
         // Who is held up is known by pid, in all tests of this process.
         let (dir, root) = machine(&[(5007, "RssAnon:\t  1 kB\n"), (5008, "RssAnon:\t  1 kB\n")]);
-        fs::create_dir(dir.path().join("proc/self")).unwrap();
-        fs::write(dir.path().join("proc/self/status"), "CapEff:\t0\n").unwrap();
+        let args = |line: &str| Line::parse_from(line.split(' ')).args;
         let memory = dir.path().join("proc/5007/mem");
         fs::remove_file(&memory).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, &memory, rustix::fs::Mode::RUSR).unwrap();
-        let args = |line: &str| Line::parse_from(line.split(' ')).args;
-        let (inputs, notes) = find(&root, &args("estimate --all"), &|| false).unwrap();
-        assert_eq!((inputs.len(), notes.len()), (1, 1));
+        let found = find(&root, &args("estimate --all"), &|| false).unwrap();
+        let notes = notes(found.denied, &found.unread);
+        assert_eq!((found.inputs.len(), notes.len()), (1, 1));
         assert!(notes[0].contains("process 5007 is passed over: ") && notes[0].contains("does not answer"));
         let error = find(&root, &args("estimate --pid 5007"), &|| false).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("proc/5007 does not answer"), "{error}");
         assert!(find(&root, &args("estimate --all"), &|| true).is_err(), "it was stopped");
-
-        // In the midst of reading it is no end, either.
-        let (_stopper, stop) = crate::shared::stop::Stop::by_hand();
-        let (_other, silent) = machine(&[(5007, "RssAnon:\t  1 kB\n")]);
-        let process = Box::new(Process::open(&silent, 5007).unwrap());
-        let label = Label { tenant: "silent".into(), source: "pid 5007".into(), node: None, nice: 0 };
-        let silent = Input::Memory { label, pid: Some(5007), memory: Memory::Process(process), pages: 1 };
-        let inputs = std::iter::once(silent).chain(inputs).collect();
-        let gathered =
-            crate::commands::estimate::gather::gather(&root, &args("estimate --all"), inputs, &stop);
-        let gathered = gathered.unwrap().unwrap();
-        assert_eq!((gathered.labels.len(), gathered.unread.len(), gathered.unread[0].0), (2, 1, 5007));
         // Lets the thread that waits go.
         let _ = fs::OpenOptions::new().write(true).open(memory);
+    }
+
+    #[test]
+    fn one_that_cannot_be_read_is_passed_over_with_the_cause() {
+        let (dir, root) = machine(&[(7, "RssAnon:\t  65536 kB\n"), (8, "RssAnon:\t  65536 kB\n")]);
+        fs::remove_file(dir.path().join("proc/8/stat")).unwrap();
+        fs::create_dir(dir.path().join("proc/8/stat")).unwrap();
+        let args = Line::parse_from(["estimate"]).args;
+        let found = find(&root, &args, &|| false).unwrap();
+        assert_eq!(found.inputs.len(), 1);
+        let notes = notes(found.denied, &found.unread);
+        assert!(notes[0].starts_with("process 8 is passed over: cannot read "), "{notes:?}");
+        assert!(notes[0].ends_with("/proc/8/stat: Is a directory (os error 21)"), "{notes:?}");
     }
 
     #[test]

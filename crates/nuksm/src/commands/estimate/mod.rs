@@ -13,7 +13,8 @@ pub use args::EstimateArgs;
 use crate::shared::output;
 use crate::shared::stop::Stop;
 use crate::shared::view;
-use anyhow::Result;
+use anyhow::{Result, bail};
+use inputs::Found;
 use log::warn;
 use nuksm_model::estimate::Settings;
 use nuksm_sysroot::{Root, unless_stopped};
@@ -32,20 +33,24 @@ pub fn run(root: &Root, args: &EstimateArgs) -> Result<ExitCode> {
         use_zero_pages: ksm.use_zero_pages == Some(1),
         page_size: nuksm_pagemap::page_size(),
     };
-    let gathered = match inputs::find(root, args, &|| stop.is_requested()) {
-        Err(error) if view::was_stopped(&error) => None,
-        found => {
-            let (inputs, notes) = found?;
-            gather::gather(root, args, inputs, &stop)?.map(|gathered| (gathered, notes))
-        }
+    let Found { inputs, mut unread, denied, untold } = match inputs::find(root, args, &|| stop.is_requested())
+    {
+        Err(error) if view::was_stopped(&error) => return Ok(interrupted()),
+        found => found?,
     };
-    let Some((gathered, mut notes)) = gathered else {
+    let Some(mut gathered) = gather::gather(root, args, inputs, &stop)? else {
         return Ok(interrupted());
     };
-    if let Some((pid, why)) = gathered.unread.first() {
-        let others = match gathered.unread.len() {
+    unread.append(&mut gathered.unread);
+    let mut notes = inputs::notes(denied, &unread);
+    if gathered.labels.is_empty() && !unread.is_empty() {
+        bail!("nothing could be looked at: {}", notes.join("; "));
+    }
+    notes.extend(untold);
+    if let Some((pid, why)) = gathered.cut_short.first() {
+        let others = match gathered.cut_short.len() {
             1 => " counts".into(),
-            unread => format!(", and {} others count", unread - 1),
+            several => format!(", and {} others count", several - 1),
         };
         notes.push(format!("process {pid}{others} as far as could be read only: {why}"));
     }

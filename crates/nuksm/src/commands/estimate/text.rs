@@ -190,9 +190,10 @@ mod tests {
             contents,
             frames,
             shared_places: 60,
-            unread: Vec::new(),
+            cut_short: Vec::new(),
             frames_known: true,
             vanished: 3,
+            unread: Vec::new(),
             zero_already: 0,
         };
         let settings = Settings { max_page_sharing: 256, use_zero_pages: true, page_size: 4096 };

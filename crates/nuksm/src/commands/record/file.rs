@@ -6,6 +6,7 @@ use crate::shared::recording::Header;
 use crate::shared::sample::Sample;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use log::warn;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -20,6 +21,9 @@ pub enum Format {
     /// Comma-separated values: counters and nodes, for other programs.
     Csv,
 }
+
+/// What is shown of a line that is removed.
+const SHOWN: u64 = 500;
 
 /// More than any first line has.
 const FIRST_LINE: u64 = 1 << 16;
@@ -67,15 +71,22 @@ impl RecordingFile {
         let bytes = file.metadata()?.len();
         let mut recording = Self { file, path: path.to_owned(), format, header, columns, bytes };
         recording.check()?;
-        let mended = recording.mend()?;
-        let heading = match format {
-            Format::Jsonl => Some(serde_json::to_string(&recording.header)?),
-            Format::Csv => (recording.bytes == 0).then(|| recording.columns.clone()),
+        let mended = recording.begin()?;
+        Ok((recording, mended))
+    }
+
+    /// Has the file end with a whole line, and a heading where one belongs. Says what
+    /// it had to mend for that.
+    fn begin(&mut self) -> Result<Option<String>> {
+        let mended = self.mend()?;
+        let heading = match self.format {
+            Format::Jsonl => Some(serde_json::to_string(&self.header)?),
+            Format::Csv => (self.bytes == 0).then(|| self.columns.clone()),
         };
         if let Some(heading) = heading {
-            recording.write(&format!("{heading}\n"))?;
+            self.write(&format!("{heading}\n"))?;
         }
-        Ok((recording, mended))
+        Ok(mended)
     }
 
     /// Appends a sample; afterwards it is on the disk. When that fails, the file
@@ -91,6 +102,14 @@ impl RecordingFile {
                 row(columns.iter().map(|(_, value)| value))?
             }
         };
+        let length = self.file.metadata()?.len();
+        if length < self.bytes {
+            // Somebody made it shorter, as logrotate's copytruncate does.
+            self.bytes = length;
+            if let Some(message) = self.begin()? {
+                warn!("{message}");
+            }
+        }
         self.write(&format!("{line}\n"))
     }
 
@@ -155,46 +174,44 @@ impl RecordingFile {
     /// line that readers see to be broken; in CSV it goes, because half a row,
     /// or half a figure, would look like a whole one. Half a heading goes, too.
     fn mend(&mut self) -> Result<Option<String>> {
-        let torn = self.torn_end()?;
-        let length = torn.len() as u64;
-        if length == 0 {
+        let whole = self.whole()?;
+        if whole == self.bytes {
             return Ok(None);
         }
         let path = self.path.display().to_string();
-        if self.format == Format::Jsonl && length < self.bytes {
+        self.file.seek(SeekFrom::Start(whole))?;
+        let torn = BufReader::new(&self.file);
+        if self.format == Format::Jsonl && whole > 0 {
+            let is_whole = serde_json::from_reader::<_, Sample>(torn).is_ok();
             self.write("\n")?;
-            let is_whole = serde_json::from_slice::<Sample>(&torn).is_ok();
             return Ok((!is_whole).then(|| {
                 format!("the last line of {path} was cut off; it stays, and `nuksm report` will pass it over")
             }));
         }
-        self.bytes -= length;
+        let mut text = Vec::new();
+        torn.take(SHOWN).read_to_end(&mut text)?;
+        let text = String::from_utf8_lossy(&text);
+        self.bytes = whole;
         self.cut().with_context(|| format!("cannot mend {path}"))?;
-        let text = String::from_utf8_lossy(&torn);
         let text = text.trim_end_matches('\0');
         Ok(Some(format!("the last line of {path} was cut off, and is removed: {text}")))
     }
 
-    /// What stands behind the last line end.
-    fn torn_end(&mut self) -> Result<Vec<u8>> {
-        const CHUNK: u64 = 1 << 16;
+    /// Up to where there are whole lines.
+    fn whole(&mut self) -> Result<u64> {
+        let mut chunk = vec![0; 1 << 16];
         let mut start = self.bytes;
-        let mut end = Vec::new();
         while start > 0 {
-            let from = start.saturating_sub(CHUNK);
-            let mut chunk = vec![0; usize::try_from(start - from)?];
+            let from = start.saturating_sub(chunk.len() as u64);
+            chunk.truncate(usize::try_from(start - from)?);
             self.file.seek(SeekFrom::Start(from))?;
             self.file.read_exact(&mut chunk)?;
-            let line_end = chunk.iter().rposition(|&byte| byte == b'\n');
-            let mut torn = chunk.split_off(line_end.map_or(0, |at| at + 1));
-            torn.extend(end);
-            end = torn;
-            if line_end.is_some() {
-                break;
+            if let Some(at) = chunk.iter().rposition(|&byte| byte == b'\n') {
+                return Ok(from + at as u64 + 1);
             }
             start = from;
         }
-        Ok(end)
+        Ok(0)
     }
 }
 
@@ -289,6 +306,41 @@ mod tests {
         let message = record(&path, Format::Csv, 1).unwrap().unwrap();
         assert!(message.contains("removed: \"big,host\",6.12.0,4096,1000"), "{message}");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn a_file_that_was_made_empty_begins_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, format) in [("a.jsonl", Format::Jsonl), ("a.csv", Format::Csv)] {
+            let path = dir.path().join(name);
+            let (mut file, _) = RecordingFile::open(&path, format, header(), &sample()).unwrap();
+            file.append(&sample()).unwrap();
+            let before = fs::read_to_string(&path).unwrap();
+            // As logrotate's copytruncate does.
+            File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+            file.append(&sample()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), before, "{name}");
+            assert_eq!(file.bytes(), before.len() as u64);
+            file.cut().unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), before, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_last_line_without_an_end_is_read_once() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, format) in [("a.jsonl", Format::Jsonl), ("a.csv", Format::Csv)] {
+            let path = dir.path().join(name);
+            record(&path, format, 1).unwrap();
+            let whole = fs::metadata(&path).unwrap().len();
+            // What a crash of the machine may leave: room that nobody wrote to.
+            File::options().write(true).open(&path).unwrap().set_len(whole + (64 << 20)).unwrap();
+            let meter = crate::shared::cost::Meter::start();
+            let message = record(&path, format, 1).unwrap().unwrap();
+            // Copied again with each piece, it took 8 s.
+            assert!(meter.cpu_seconds() < 4.0, "{} s", meter.cpu_seconds());
+            assert!(message.contains("was cut off") && message.len() < 1000, "{}", message.len());
+        }
     }
 
     #[test]

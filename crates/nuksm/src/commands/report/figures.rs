@@ -258,15 +258,21 @@ fn tenants_of(recording: &Recording) -> BTreeMap<String, [Line; 3]> {
 
 /// What each tenant of a recording is called: by its name, so that the same
 /// machine has the same name in every recording; with the pid where a name is
-/// another's as well.
+/// another's as well, or looks as if it had one already: no two are called the same.
 fn labelled<T>(tenants: BTreeMap<(&str, u32), T>) -> impl Iterator<Item = (String, T)> {
     let mut namesakes = HashMap::<&str, usize>::new();
     for (name, _) in tenants.keys() {
         *namesakes.entry(name).or_default() += 1;
     }
     tenants.into_iter().map(move |((name, pid), tenant)| {
-        (if namesakes[name] == 1 { name.to_owned() } else { format!("{name} ({pid})") }, tenant)
+        let is_unique = namesakes[name] == 1 && !ends_with_pid(name);
+        (if is_unique { name.to_owned() } else { format!("{name} ({pid})") }, tenant)
     })
+}
+
+fn ends_with_pid(name: &str) -> bool {
+    let pid = name.strip_suffix(')').and_then(|name| Some(name.rsplit_once(" (")?.1));
+    pid.is_some_and(|pid| pid.chars().all(|char| char.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -363,6 +369,23 @@ mod tests {
         let names: Vec<&str> = tenants.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["same (10)", "same (11)", "t12"]);
         assert_eq!(tenants[0].1[0][0].pieces.len(), 2);
+    }
+
+    #[test]
+    fn a_tenant_called_like_another_one_with_its_pid_hides_nobody() {
+        let recording = recording(&[1], |_, sample| {
+            let tenants = sample.tenants.as_mut().unwrap();
+            (tenants[0].name, tenants[1].name) = ("web".into(), "web".into());
+            let like = |name: &str, pid| TenantRow { name: name.into(), pid, ..tenants[2].clone() };
+            let more =
+                [like("web (10)", 99), like("web (10) (99)", 98), like("(10)", 97), like("db (a)", 96)];
+            tenants.extend(more);
+        });
+        let tenants = tenants(&[recording]);
+        let names: BTreeSet<&str> = tenants.iter().map(|(name, _)| name.as_str()).collect();
+        let expected =
+            ["web (10)", "web (11)", "web (10) (99)", "web (10) (99) (98)", "(10)", "db (a)", "t12"];
+        assert_eq!(names, BTreeSet::from(expected));
     }
 
     #[test]

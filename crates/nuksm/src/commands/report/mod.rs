@@ -11,7 +11,8 @@ mod svg;
 
 use crate::shared::output;
 use crate::shared::recording::Recording;
-use anyhow::{Context, Result, bail};
+use crate::shared::replace::replace;
+use anyhow::{Result, bail};
 use clap::Args;
 use log::warn;
 use std::collections::BTreeMap;
@@ -67,7 +68,7 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
     let figures = figures::Figures::of(&recordings);
     let pictures = pictures::all(&recordings, &figures);
     let page = page::render(&recordings, &figures, &pictures);
-    std::fs::write(&args.output, page).with_context(|| format!("cannot write {}", args.output.display()))?;
+    replace(&args.output, page.as_bytes())?;
     output::print(&format!("wrote {}\n", args.output.display()))?;
     #[cfg(feature = "png")]
     if let Some(directory) = &args.png {
@@ -118,6 +119,34 @@ mod tests {
             assert!(message.contains("is a recording: let --output name another file"), "{message}");
         }
         assert!(!output::is_same(&path, &dir.path().join("report.html")));
+    }
+
+    #[test]
+    fn the_page_is_for_this_user_alone_and_goes_through_no_link() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let name = |name: &str| dir.path().join(name);
+        std::fs::write(name("ksm.jsonl"), serde_json::to_string(&sample()).unwrap()).unwrap();
+        let report = |output: &str| {
+            run(&ReportArgs {
+                files: vec![name("ksm.jsonl")],
+                output: name(output),
+                #[cfg(feature = "png")]
+                png: None,
+            })
+        };
+        std::fs::write(name("old.html"), "old").unwrap();
+        std::fs::set_permissions(name("old.html"), std::fs::Permissions::from_mode(0o644)).unwrap();
+        for output in ["new.html", "old.html"] {
+            report(output).unwrap();
+            assert_eq!(std::fs::metadata(name(output)).unwrap().permissions().mode() & 0o777, 0o600);
+            assert!(std::fs::read_to_string(name(output)).unwrap().starts_with("<!DOCTYPE html>"));
+        }
+        std::fs::write(name("another's"), "precious").unwrap();
+        symlink(name("another's"), name("link.html")).unwrap();
+        let said = format!("{:#}", report("link.html").unwrap_err());
+        assert!(said.ends_with("link.html: it is no regular file: choose another name"), "{said}");
+        assert_eq!(std::fs::read_to_string(name("another's")).unwrap(), "precious");
     }
 
     #[test]

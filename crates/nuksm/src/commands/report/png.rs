@@ -4,6 +4,7 @@
 use super::figures::Picture;
 use super::svg;
 use crate::shared::recording::Recording;
+use crate::shared::replace::replace;
 use anyhow::{Context, Result, bail};
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{Options, Tree};
@@ -68,7 +69,7 @@ impl Painter {
         let mut pixels = Pixmap::new(size.width(), size.height()).context("a picture without size")?;
         resvg::render(&tree, Transform::from_scale(SCALE, SCALE), &mut pixels.as_mut());
         let data = pixels.encode_png().context("cannot encode a picture")?;
-        std::fs::write(path, data).with_context(|| format!("cannot write {}", path.display()))
+        replace(path, &data)
     }
 }
 

@@ -14,6 +14,7 @@ use anyhow::Result;
 use hyper::body::Bytes;
 use log::{debug, warn};
 use nuksm_sysroot::Root;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -28,7 +29,7 @@ const PART: &str = "collecting";
 #[derive(Debug)]
 pub struct Collector {
     page: Page,
-    config: Arc<Mutex<Config>>,
+    configs: Sender<Config>,
     stopper: Stopper,
     thread: JoinHandle<()>,
 }
@@ -37,15 +38,14 @@ impl Collector {
     /// Starts collecting.
     pub fn start(root: &Root, config: &Config, shared: Arc<Shared>, health: Arc<Health>) -> Self {
         let page: Page = Arc::new(Mutex::new(Err("the first collection is not done yet".into())));
-        let config = Arc::new(Mutex::new(config.clone()));
+        let (configs, others) = channel::<Config>();
         let (stopper, stop) = Stop::by_hand();
-        let (root, result, told) = (root.clone(), Arc::clone(&page), Arc::clone(&config));
+        let (root, result, mut config) = (root.clone(), Arc::clone(&page), config.clone());
         health.failing(PART, "the first collection is not done yet");
         let thread = std::thread::spawn(move || {
             let _watch = health.watch(PART);
             let mut looking = Looking::default();
             loop {
-                let config = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let collected = collect(&root, &config, &shared, &mut looking, &stop);
                 if collected.as_ref().is_err_and(view::was_stopped) {
                     return;
@@ -59,25 +59,28 @@ impl Collector {
                     warn!("cannot collect metrics: {why}");
                 }
                 *result.lock().unwrap_or_else(PoisonError::into_inner) = collected;
-                if stop.wait(config.serve.interval.duration()) {
-                    return;
+                match others.recv_timeout(config.serve.interval.duration()) {
+                    Ok(other) => config = other,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
                 }
             }
         });
-        Self { page, config, stopper, thread }
+        Self { page, configs, stopper, thread }
     }
 
     pub fn page(&self) -> Page {
         Arc::clone(&self.page)
     }
 
-    /// From the next collection on.
+    /// From now on: it collects at once.
     pub fn configure(&self, config: &Config) {
-        *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config.clone();
+        // A thread that failed has said so itself.
+        let _ = self.configs.send(config.clone());
     }
 
     pub fn stop(self) {
-        drop(self.stopper);
+        drop((self.stopper, self.configs));
         // A thread that failed has said so itself.
         let _ = self.thread.join();
     }
@@ -136,6 +139,37 @@ fn collect(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_interval_holds_from_now_on() {
+        let (dir, root) = tree(&[
+            ("sys/kernel/mm/ksm/pages_scanned", "7\n"),
+            ("proc/self/status", "CapEff:\t0\n"),
+            ("proc/meminfo", "MemAvailable: 1 kB\n"),
+        ]);
+        let config = |seconds| {
+            let mut config = Config::default();
+            config.serve.interval = Seconds(seconds);
+            config
+        };
+        let collector = Collector::start(&root, &config(1_000_000), Arc::default(), Arc::default());
+        let until_scanned = |pages| loop {
+            let page = collector.page().lock().unwrap().clone();
+            if page.is_ok_and(|page| {
+                String::from_utf8_lossy(&page).contains(&format!("nuksm_scanned_pages_total {pages}\n"))
+            }) {
+                break;
+            }
+            std::thread::yield_now();
+        };
+        until_scanned(7);
+        collector.configure(&config(0));
+        std::fs::write(dir.path().join("sys/kernel/mm/ksm/pages_scanned"), "8\n").unwrap();
+        until_scanned(8);
+        collector.configure(&config(1_000_000));
+        collector.stop();
+    }
+
     use crate::shared::options::Seconds;
     use crate::shared::tree::tree;
 

@@ -14,7 +14,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use log::{debug, info, warn};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
@@ -51,9 +51,14 @@ pub struct Source {
 /// Takes the port, on each address that a name stands for and this machine has.
 pub fn bind(listen: &Listen) -> Result<Vec<TcpListener>> {
     let addresses = listen.addresses().with_context(|| format!("cannot listen on {listen}: no such host"))?;
+    bind_to(listen, addresses)
+}
+
+fn bind_to(listen: &Listen, addresses: Vec<SocketAddr>) -> Result<Vec<TcpListener>> {
     let mut listeners = Vec::new();
     let mut refusal = None;
-    for address in addresses {
+    // A name may stand for one of them twice: as many lines as /etc/hosts has.
+    for address in BTreeSet::from_iter(addresses) {
         match TcpListener::bind(address) {
             Ok(listener) => listeners.push(listener),
             Err(error) if error.kind() == ErrorKind::AddrNotAvailable => refusal = Some(error),
@@ -262,6 +267,10 @@ mod tests {
         let taken = first[0].local_addr().unwrap().to_string();
         let message = bind(&taken.parse().unwrap()).err().unwrap().to_string();
         assert!(message.contains(&taken) && message.contains("--listen"), "{message}");
+        drop(first);
+        // As where /etc/hosts has a line twice; nobody here takes ports by number.
+        let twice = vec![taken.parse().unwrap(); 2];
+        assert_eq!(bind_to(&taken.parse().unwrap(), twice).unwrap().len(), 1);
         // A block kept for documentation (RFC 5737): nobody has it.
         let message = bind(&"192.0.2.1:9911".parse().unwrap()).err().unwrap().to_string();
         assert!(message.contains("an address of this machine"), "{message}");

@@ -12,7 +12,7 @@ mod workers;
 
 use crate::shared::options::Seconds;
 use crate::shared::{stop, view};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use collector::Collector;
 use config::{Config, Listen};
@@ -92,12 +92,14 @@ pub fn run(root: &Root, args: &ServeArgs) -> Result<ExitCode> {
         if signal != SIGHUP {
             break;
         }
-        match load(args).and_then(|new| reload(&config, new, &mut workers, &collector)) {
+        let read = load(args).map_err(|error| anyhow!("{error:#}; the configuration before it stays"));
+        match read.and_then(|new| reload(&config, &new, &mut workers).map(|()| new)) {
             Ok(new) => {
+                collector.configure(&new);
                 config = new;
                 info!("the configuration was read again");
             }
-            Err(error) => warn!("{error:#}; the configuration before it stays"),
+            Err(error) => warn!("{error:#}"),
         }
     }
     stop::end_on_the_next(signals);
@@ -117,23 +119,90 @@ fn load(args: &ServeArgs) -> Result<Config> {
     Ok(config)
 }
 
-/// Makes the new configuration hold; what cannot change while running is an
-/// error, and then nothing changed.
-fn reload(old: &Config, new: Config, workers: &mut Workers, collector: &Collector) -> Result<Config> {
-    if new.serve.listen != old.serve.listen {
-        bail!("listen can only change with a restart (it is {})", old.serve.listen);
-    }
-    if let Err(error) = workers.apply(&new) {
-        workers.apply(old).context("and the configuration before it cannot be taken up again")?;
-        return Err(error);
-    }
-    collector.configure(&new);
-    Ok(new)
+/// Makes the new configuration hold. Where that fails, or it holds what cannot change
+/// while running, the old one does again; the error says so, or why not.
+fn reload(old: &Config, new: &Config, workers: &mut Workers) -> Result<()> {
+    let applied = if new.serve.listen == old.serve.listen {
+        workers.apply(new)
+    } else {
+        Err(anyhow!("listen can only change with a restart (it is {})", old.serve.listen))
+    };
+    applied.map_err(|error| match workers.apply(old) {
+        Ok(()) => anyhow!("{error:#}; the configuration before it stays"),
+        Err(again) => {
+            anyhow!("{error:#}; nor can the configuration before it be taken up again: {again:#}")
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::options::Seconds;
+    use crate::shared::tree::tree;
+    use crate::shared::tuning;
+    use std::fs;
+    use std::process::Command;
+
+    const KSM: [(&str, &str); 3] = [
+        ("sys/kernel/mm/ksm/pages_to_scan", "100\n"),
+        ("sys/kernel/mm/ksm/sleep_millisecs", "20\n"),
+        ("proc/meminfo", "MemTotal: 9 kB\nMemAvailable: 9 kB\n"),
+    ];
+
+    #[test]
+    fn a_reload_that_fails_twice_is_trouble_and_says_why_both_times() {
+        let (dir, root) = tree(&KSM);
+        let health = Arc::<Health>::default();
+        let mut workers = Workers::new(&root, Arc::default(), Arc::clone(&health));
+        let config = |seconds, advisor| Config {
+            tune: Some(tuning::Rule { interval: Seconds(seconds), advisor, ..tuning::Rule::default() }),
+            ..Config::default()
+        };
+        workers.apply(&config(7, false)).unwrap();
+        let said = format!("{:#}", reload(&config(7, false), &config(8, true), &mut workers).unwrap_err());
+        assert!(
+            said.contains("no advisor") && said.ends_with("; the configuration before it stays"),
+            "{said}"
+        );
+        assert_eq!(health.trouble(), None);
+        let lock = dir.path().join("run/nuksm/tune.json");
+        fs::rename(&lock, dir.path().join("moved")).unwrap();
+        fs::create_dir(&lock).unwrap();
+        let said = format!("{:#}", reload(&config(7, false), &config(8, true), &mut workers).unwrap_err());
+        assert!(
+            said.contains("no advisor") && said.contains("nor can the configuration before it"),
+            "{said}"
+        );
+        assert!(said.contains("tune.json") && !said.contains("stays"), "{said}");
+        let trouble = health.trouble().unwrap();
+        assert!(trouble.starts_with("[tune] does not run: ") && trouble.contains("tune.json"), "{trouble}");
+    }
+
+    const TREE: &str = "NUKSM_TEST_TREE";
+
+    #[test]
+    #[ignore = "a process that the next test starts"]
+    fn a_daemon_that_cannot_tell_systemd() {
+        let config = Some(PathBuf::from(std::env::var_os(TREE).unwrap()));
+        let root = Root::at(config.as_ref().unwrap().parent().unwrap());
+        let listen = Some("127.0.0.1:0".parse().unwrap());
+        let said = run(&root, &ServeArgs { config, listen, interval: None, max_tenants: None }).unwrap_err();
+        assert!(said.to_string().contains("cannot tell systemd"), "{said:#}");
+    }
+
+    #[test]
+    fn a_daemon_that_fails_gives_ksms_settings_back() {
+        let (dir, root) = tree(&[&KSM[..], &[("config.toml", "[tune]\n")]].concat());
+        let daemon = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "commands::serve::tests::a_daemon_that_cannot_tell_systemd", "--ignored"])
+            .env(TREE, dir.path().join("config.toml"))
+            .env("NOTIFY_SOCKET", "/nonexistent")
+            .output()
+            .unwrap();
+        assert!(daemon.status.success(), "{daemon:?}");
+        assert_eq!(root.text("run/nuksm/tune.json").unwrap().as_deref(), Some(""));
+    }
 
     #[test]
     fn the_command_line_outweighs_the_file() {

@@ -6,11 +6,12 @@ use super::config::Config;
 use super::health::Health;
 use super::look::{Fingerprint, Look, Placed, Schedule, Shared};
 use crate::shared::cost::Meter;
+use crate::shared::lock::Lock;
 use crate::shared::placing::{self, Homes, Kind};
 use crate::shared::stop::{Stop, Stopper};
 use crate::shared::tuning::{self, Daemon};
 use crate::shared::view;
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use log::{debug, warn};
 use nuksm_ksmfs::Engine;
 use nuksm_sysroot::Root;
@@ -21,6 +22,9 @@ use std::time::Instant;
 /// The parts' names, as in the configuration.
 const PLACE: &str = "[place]";
 const TUNE: &str = "[tune]";
+/// Other troubles than those of a part that runs: what ends them is its start.
+const NO_PLACE: &str = "[place] does not run";
+const NO_TUNE: &str = "[tune] does not run";
 
 /// Passes in a row that must fail before placing counts as broken: a process that
 /// ends, or memory that is short, can spoil one.
@@ -48,53 +52,88 @@ pub struct Workers {
     shared: Arc<Shared>,
     health: Arc<Health>,
     place: Option<Worker<placing::Rule>>,
+    /// Held as long as placing is wanted.
+    place_lock: Option<Lock>,
     tune: Option<Worker<tuning::Rule>>,
 }
 
 impl Workers {
     pub fn new(root: &Root, shared: Arc<Shared>, health: Arc<Health>) -> Self {
-        Self { root: root.clone(), shared, health, place: None, tune: None }
+        Self { root: root.clone(), shared, health, place: None, place_lock: None, tune: None }
     }
 
     /// Starts, stops and starts again what the configuration changes; what it
-    /// leaves alone goes on.
+    /// leaves alone goes on. One that cannot start keeps no other from it.
     pub fn apply(&mut self, config: &Config) -> Result<()> {
-        if self.place.as_ref().map(|worker| &worker.told) != config.place.as_ref() {
-            if let Some(wanted) = &config.place {
-                wanted.check(&self.root, true)?;
-            }
-            self.place.take().map_or(Ok(()), Worker::stop)?;
-            *self.shared.placed() = None;
-            if config.place.is_none() {
-                self.health.well(PLACE);
-            }
-            self.place = config.place.as_ref().map(|wanted| self.start_place(wanted.clone())).transpose()?;
+        let placed = self.renew_place(config.place.as_ref());
+        self.note(NO_PLACE, &placed, self.place.is_some());
+        let tuned = self.renew_tune(config.tune.as_ref());
+        self.note(NO_TUNE, &tuned, self.tune.is_some());
+        match (placed, tuned) {
+            (Err(placed), Err(tuned)) => bail!("{placed:#}; {tuned:#}"),
+            (placed, tuned) => placed.and(tuned),
         }
-        if self.tune.as_ref().map(|worker| &worker.told) != config.tune.as_ref() {
-            self.tune.take().map_or(Ok(()), Worker::stop)?;
-            *self.shared.tuned() = None;
-            if config.tune.is_none() {
-                self.health.well(TUNE);
-            }
-            self.tune = config.tune.as_ref().map(|wanted| self.start_tune(wanted.clone())).transpose()?;
+    }
+
+    fn renew_place(&mut self, wanted: Option<&placing::Rule>) -> Result<()> {
+        if self.place.as_ref().map(|worker| &worker.told) == wanted {
+            return Ok(());
         }
+        if let Some(wanted) = wanted {
+            wanted.check(&self.root, true)?;
+        }
+        self.place.take().map_or(Ok(()), Worker::stop)?;
+        *self.shared.placed() = None;
+        let Some(wanted) = wanted else {
+            self.place_lock = None;
+            self.health.well(PLACE);
+            return Ok(());
+        };
+        // Once held, it is kept: nobody else may come between two rules.
+        if self.place_lock.is_none() {
+            self.place_lock = Some(placing::Rule::lock(&self.root)?);
+        }
+        self.place = Some(self.start_place(wanted.clone()));
         Ok(())
     }
 
-    /// Stops both; KSM's settings are then as they were.
-    pub fn stop(self) -> Result<()> {
-        let placed = self.place.map_or(Ok(()), Worker::stop);
-        self.tune.map_or(Ok(()), Worker::stop).and(placed)
+    fn renew_tune(&mut self, wanted: Option<&tuning::Rule>) -> Result<()> {
+        if self.tune.as_ref().map(|worker| &worker.told) == wanted {
+            return Ok(());
+        }
+        self.tune.take().map_or(Ok(()), Worker::stop)?;
+        *self.shared.tuned() = None;
+        if wanted.is_none() {
+            self.health.well(TUNE);
+        }
+        self.tune = wanted.map(|wanted| self.start_tune(wanted.clone())).transpose()?;
+        Ok(())
     }
 
-    fn start_place(&self, told: placing::Rule) -> Result<Worker<placing::Rule>> {
-        let lock = placing::Rule::lock(&self.root)?;
+    /// A part that is not there cannot say itself that it does not work.
+    fn note(&self, missing: &'static str, renewed: &Result<()>, runs: bool) {
+        match renewed {
+            Err(error) if !runs => self.health.failing(missing, format!("{error:#}")),
+            _ => self.health.well(missing),
+        }
+    }
+
+    /// Stops both; KSM's settings are then as they were.
+    pub fn stop(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let placed = self.place.take().map_or(Ok(()), Worker::stop);
+        self.tune.take().map_or(Ok(()), Worker::stop).and(placed)
+    }
+
+    fn start_place(&self, told: placing::Rule) -> Worker<placing::Rule> {
         let (stopper, stop) = Stop::by_hand();
         let (root, shared, rule) = (self.root.clone(), Arc::clone(&self.shared), told.clone());
         *shared.placed() = Some(Placed::default());
         let health = Arc::clone(&self.health);
         let thread = std::thread::spawn(move || {
-            let _held = lock;
             let _watch = health.watch(PLACE);
             let mut work = Placing::new(root, shared, rule, health);
             loop {
@@ -108,7 +147,7 @@ impl Workers {
                 }
             }
         });
-        Ok(Worker { told, stopper, thread })
+        Worker { told, stopper, thread }
     }
 
     fn start_tune(&self, told: tuning::Rule) -> Result<Worker<tuning::Rule>> {
@@ -136,6 +175,15 @@ impl Workers {
             }
         });
         Ok(Worker { told, stopper, thread })
+    }
+}
+
+/// An error elsewhere ends the daemon, too.
+impl Drop for Workers {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            warn!("{error:#}");
+        }
     }
 }
 
@@ -217,6 +265,9 @@ impl Placing {
         if report.is_settled() {
             self.schedule.looked(now, cost, Some(fingerprint));
         }
+        if let Some(why) = report.held_back {
+            bail!("nothing moves: {why}");
+        }
         debug!("[place] {} of {} pages moved, {} refused", report.moved, report.planned, report.refused);
         shared.placed().get_or_insert_default().add(&report);
         Ok(true)
@@ -267,6 +318,43 @@ mod tests {
         std::fs::write(dir.path().join("proc/meminfo"), "MemTotal: 9 kB\nMemAvailable: 9 kB\n").unwrap();
         workers.apply(&config(1)).unwrap();
         until(&|| health.trouble().is_none());
+        workers.stop().unwrap();
+    }
+
+    #[test]
+    fn a_part_that_cannot_start_is_trouble_and_keeps_no_other_from_starting() {
+        let (dir, root) = crate::shared::tree::tree(&[
+            ("sys/kernel/mm/ksm/pages_to_scan", "100\n"),
+            ("sys/kernel/mm/ksm/sleep_millisecs", "100\n"),
+            ("proc/self/status", "CapEff:\t000001ffffffffff\n"),
+            ("proc/meminfo", "MemTotal: 9 kB\nMemAvailable: 9 kB\n"),
+            ("run/nuksm/place.lock/in-the-way", ""),
+        ]);
+        let health = Arc::<Health>::default();
+        let mut workers = Workers::new(&root, Arc::default(), Arc::clone(&health));
+        let both = Config {
+            place: Some(placing::Rule::default()),
+            tune: Some(tuning::Rule::default()),
+            ..Config::default()
+        };
+        let refusal = format!("{:#}", workers.apply(&both).unwrap_err());
+        assert!(refusal.contains("place.lock"), "{refusal}");
+        assert!(workers.tune.is_some(), "the other one does not run");
+        let trouble = health.trouble().unwrap();
+        assert!(trouble.starts_with("[place] does not run: ") && trouble.contains(&refusal), "{trouble}");
+        std::fs::remove_dir_all(dir.path().join("run/nuksm/place.lock")).unwrap();
+        workers.apply(&both).unwrap();
+        // Whatever else happens: its lock is held until it is not wanted any more.
+        let is_held = || placing::Rule::lock(&root).is_err();
+        let path = dir.path().join("run/nuksm/place.lock");
+        let other = |seconds| placing::Rule { interval: Seconds(seconds), ..placing::Rule::default() };
+        let inode = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&path).unwrap());
+        let before = inode();
+        workers.apply(&Config { place: Some(other(7)), ..both.clone() }).unwrap();
+        assert!(is_held() && inode() == before);
+        workers.apply(&Config { tune: both.tune.clone(), ..Config::default() }).unwrap();
+        assert!(!is_held());
+        assert_eq!(health.trouble(), None);
         workers.stop().unwrap();
     }
 

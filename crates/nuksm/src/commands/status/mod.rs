@@ -40,8 +40,7 @@ pub fn run(root: &Root, args: &StatusArgs) -> Result<ExitCode> {
     loop {
         let sample = Sample::read(root, &|| false)?;
         if !args.json {
-            // Clear the screen and go to its top left corner.
-            output::print("\x1b[2J\x1b[H")?;
+            output::clear_screen()?;
         }
         output::print_report(args.json, &sample, |sample| text(sample, before.as_ref()))?;
         before = Some(sample);

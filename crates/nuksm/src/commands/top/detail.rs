@@ -2,13 +2,18 @@
 //! One tenant: what it saves and costs, and with whom it shares.
 
 use super::state::State;
-use super::style::{right, strong};
+use super::style::{cut, number, right, strong};
 use crate::shared::output::{bytes, known, percent};
 use crate::shared::sample::TenantRow;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Row, Table};
+
+/// Columns of those it shares with, besides the name.
+const PID: u16 = 8;
+const NODE: u16 = 6;
+const PAGES: u16 = 16;
 
 /// Draws the tenant with this pid.
 pub fn draw(frame: &mut Frame, state: &State, pid: u32, area: Rect) {
@@ -17,7 +22,7 @@ pub fn draw(frame: &mut Frame, state: &State, pid: u32, area: Rect) {
         frame.render_widget(Line::from(format!("process {pid} has ended")), area);
         return;
     };
-    let lines = facts(state, tenant);
+    let lines = facts(state, tenant, area.width);
     let height = u16::try_from(lines.len()).unwrap_or(u16::MAX);
     let [facts, partners] =
         Layout::vertical([Constraint::Length(height + 1), Constraint::Fill(1)]).areas(area);
@@ -25,25 +30,34 @@ pub fn draw(frame: &mut Frame, state: &State, pid: u32, area: Rect) {
     draw_partners(frame, state, pid, &tenants, partners);
 }
 
-fn facts(state: &State, tenant: &TenantRow) -> Vec<Line<'static>> {
+fn facts(state: &State, tenant: &TenantRow, width: u16) -> Vec<Line<'static>> {
+    let fit = |line| cut(line, width);
     let saved = bytes(i64::try_from(tenant.saved_bytes).unwrap_or(i64::MAX));
     let mut lines = vec![
         Line::styled(
-            format!("{}: pid {}, node {}, nice {}", tenant.name, tenant.pid, known(tenant.node), tenant.nice),
+            fit(format!(
+                "{}: pid {}, node {}, nice {}",
+                tenant.name,
+                tenant.pid,
+                known(tenant.node),
+                tenant.nice
+            )),
             strong(),
         ),
-        Line::from(format!("saves   {saved}, its part of what its sharers save")),
-        Line::from(format!(
+        Line::from(fit(format!("saves   {saved}, its part of what its sharers save"))),
+        Line::from(fit(format!(
             "mapped  {} merged pages: {} local, {} remote ({} %)",
             tenant.merged_mappings,
             tenant.local_mappings,
             tenant.remote_mappings,
             percent(tenant.remote_mappings, tenant.merged_mappings)
-        )),
-        Line::from(cost(state, tenant)),
+        ))),
+        Line::from(fit(cost(state, tenant))),
     ];
     if let Some((local, remote)) = tenant.ksm_merged_local.zip(tenant.ksm_merged_remote) {
-        lines.push(Line::from(format!("engine  merged {local} pages where they were, {remote} elsewhere")));
+        lines.push(Line::from(fit(format!(
+            "engine  merged {local} pages where they were, {remote} elsewhere"
+        ))));
     }
     lines
 }
@@ -81,13 +95,19 @@ fn draw_partners(frame: &mut Frame, state: &State, pid: u32, tenants: &[&TenantR
     let rows = partners.iter().map(|(other, name, pages)| {
         Row::new([
             Cell::from((*name).to_owned()),
-            right(other.to_string()),
-            right(known(node(*other))),
-            right(pages.to_string()),
+            right(other.to_string(), PID),
+            right(known(node(*other)), NODE),
+            right(number(*pages, PAGES), PAGES),
         ])
     });
-    let widths = [Constraint::Fill(1), Constraint::Length(8), Constraint::Length(6), Constraint::Length(16)];
+    let widths =
+        [Constraint::Fill(1), Constraint::Length(PID), Constraint::Length(NODE), Constraint::Length(PAGES)];
     let heading = format!("shares with ({})", partners.len());
-    let heading = Row::new([Cell::from(heading), right("pid"), right("node"), right("pages together")]);
+    let heading = Row::new([
+        Cell::from(heading),
+        right("pid", PID),
+        right("node", NODE),
+        right("pages together", PAGES),
+    ]);
     frame.render_widget(Table::new(rows, widths).header(heading.style(strong())), area);
 }

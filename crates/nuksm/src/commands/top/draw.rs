@@ -5,7 +5,7 @@ use super::detail;
 use super::help;
 use super::replay::Replay;
 use super::state::{Mode, Sort, State, saved_bytes};
-use super::style::{right, strong};
+use super::style::{cut, number, right, strong};
 use crate::shared::output::{bytes, date, known, percent};
 use crate::shared::sample::{NodeRow, Sample, TenantRow};
 use ratatui::Frame;
@@ -20,6 +20,13 @@ const NODES: usize = 8;
 const HEADER: u16 = 4;
 /// Rows that charts take, their titles included, on a screen so high or higher.
 const CHARTS: [(u16, u16); 2] = [(36, 8), (18, 4)];
+/// Columns of tenants, besides the name.
+const PID: u16 = 7;
+const NODE: u16 = 4;
+const SAVED: u16 = 10;
+const MAPPED: u16 = 9;
+const REMOTE: u16 = 10;
+const COST: u16 = 8;
 /// From this width on tenants have all columns.
 const WIDE: u16 = 72;
 
@@ -106,20 +113,21 @@ fn draw_header(frame: &mut Frame, state: &State, sample: &Sample, area: Rect) {
             replay.count()
         ),
     };
+    let fit = |line| cut(line, area.width);
     let lines = vec![
-        Line::styled(format!("{what}, Linux {}", sample.kernel), strong()),
-        Line::from(format!(
+        Line::styled(fit(format!("{what}, Linux {}", sample.kernel)), strong()),
+        Line::from(fit(format!(
             "saved  {} net = {} + {} zero pages - {} records",
             savings.net_saved_bytes.map_or_else(|| "-".into(), bytes),
             size(savings.saved_bytes),
             size(savings.zero_page_saved_bytes),
             savings.metadata_bytes.map_or_else(|| "-".into(), size),
-        )),
-        Line::from(format!("ksmd   {share} % of a CPU{worth}")),
-        Line::from(format!(
+        ))),
+        Line::from(fit(format!("ksmd   {share} % of a CPU{worth}"))),
+        Line::from(fit(format!(
             "scan   {rate} pages/s, {} full scans, one takes {scan} at least",
             known(ksm.full_scans)
-        )),
+        ))),
     ];
     frame.render_widget(Text::from(lines), area);
 }
@@ -140,7 +148,7 @@ fn draw_charts(frame: &mut Frame, state: &State, area: Rect) {
 
 fn draw_chart(frame: &mut Frame, title: &str, values: &[u64], area: Rect) {
     let [heading, chart] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    frame.render_widget(Line::styled(title.to_owned(), strong()), heading);
+    frame.render_widget(Line::styled(cut(title.to_owned(), heading.width), strong()), heading);
     let shown = &values[values.len().saturating_sub(chart.width.into())..];
     let most = values.iter().copied().max().unwrap_or(0);
     frame.render_widget(Sparkline::default().data(shown).max(most.max(1)), chart);
@@ -169,7 +177,7 @@ fn draw_nodes(frame: &mut Frame, nodes: &[NodeRow], colour: bool, area: Rect) {
         let remote = if all == 0 { 0 } else { width - local };
         let free = bytes(i64::try_from(row.free_bytes).unwrap_or(i64::MAX));
         lines.push(Line::from(vec![
-            Span::raw(format!("{:<5}{:>12}  ", row.node, row.merged_pages)),
+            Span::raw(format!("{:<5}{:>12}  ", cut(row.node.to_string(), 4), number(row.merged_pages, 12))),
             Span::styled("█".repeat(local), tint(colour, Color::Green)),
             Span::styled("░".repeat(remote), tint(colour, Color::Yellow)),
             Span::raw(" ".repeat(width - local - remote)),
@@ -202,39 +210,33 @@ fn draw_tenants(frame: &mut Frame, state: &State, count: usize, area: Rect) {
     };
     let mut heading = vec![
         Cell::from(head(Sort::Name, &tenants)),
-        right("pid"),
-        right("node"),
-        right(head(Sort::Savings, "saved")),
-        right(head(Sort::Remote, "remote %")),
-        right(head(Sort::Cost, "cost")),
+        right("pid", PID),
+        right("node", NODE),
+        right(head(Sort::Savings, "saved"), SAVED),
+        right(head(Sort::Remote, "remote %"), REMOTE),
+        right(head(Sort::Cost, "cost"), COST),
     ];
-    let mut widths = vec![
-        Constraint::Fill(1),
-        Constraint::Length(7),
-        Constraint::Length(4),
-        Constraint::Length(10),
-        Constraint::Length(10),
-        Constraint::Length(8),
-    ];
+    let mut widths = vec![PID, NODE, SAVED, REMOTE, COST];
     if is_wide {
-        heading.insert(4, right("mapped"));
-        widths.insert(4, Constraint::Length(9));
+        heading.insert(4, right("mapped", MAPPED));
+        widths.insert(3, MAPPED);
     }
     let cells = |row: &TenantRow| {
         let mut cells = vec![
             Cell::from(row.name.clone()),
-            right(row.pid.to_string()),
-            right(known(row.node)),
-            right(bytes(i64::try_from(row.saved_bytes).unwrap_or(i64::MAX))),
-            right(percent(row.remote_mappings, row.merged_mappings)),
-            right(known(row.tracked_pages)),
+            right(row.pid.to_string(), PID),
+            right(known(row.node), NODE),
+            right(bytes(i64::try_from(row.saved_bytes).unwrap_or(i64::MAX)), SAVED),
+            right(percent(row.remote_mappings, row.merged_mappings), REMOTE),
+            right(known(row.tracked_pages.map(|pages| number(pages, COST))), COST),
         ];
         if is_wide {
-            cells.insert(4, right(row.merged_mappings.to_string()));
+            cells.insert(4, right(number(row.merged_mappings, MAPPED), MAPPED));
         }
         Row::new(cells)
     };
     let rows: Vec<Row> = state.tenants().into_iter().map(cells).collect();
+    let widths = [Constraint::Fill(1)].into_iter().chain(widths.into_iter().map(Constraint::Length));
     let table = Table::new(rows, widths)
         .header(Row::new(heading).style(strong()))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
@@ -322,7 +324,7 @@ node merged pages  █ here ░ away                          here %            
     fn the_screen_at_60_by_20() {
         let expected = "\
 nuksm on big: KSM is merging, every 2 s, Linux 6.12.0
-saved  23.4 KiB net = 16.0 KiB + 8.0 KiB zero pages - 0.6 Ki
+saved  23.4 KiB net = 16.0 KiB + 8.0 KiB zero pages - 0.6 K…
 ksmd   12.5 % of a CPU; saves 13.4 KiB per second of it
 scan   300 pages/s, 12 full scans, one takes 0.2 s at least
 saved, at most 23.4 KiB        scanned, at most 300 pages/s
@@ -343,6 +345,26 @@ node merged pages  █ here ░ away      here %            free
 ? help / filter sort s saved r remote c cost n name  q quit
 ";
         assert_eq!(screen(&state(), 60, 20), expected);
+    }
+
+    #[test]
+    fn a_figure_too_long_for_its_column_is_no_smaller_one() {
+        let mut state = state();
+        let mut look = look(0);
+        let row = &mut look.sample.tenants.as_mut().unwrap()[0];
+        (row.saved_bytes, row.merged_mappings, row.tracked_pages) =
+            (24_576 << 30, 9_876_543_210, Some(123_456_789));
+        (row.pid, row.node) = (4_000_000_000, Some(123_456));
+        look.sample.nodes.as_mut().unwrap()[0].merged_pages = u64::MAX;
+        state.add(Ok(look));
+        let text = screen(&state, 80, 24);
+        assert!(text.contains("> t10                      400000… 123…   24.0 TiB  9876543k"), "{text}");
+        assert!(text.contains("  123456k\n") && text.contains("0    18446744073G  █"), "{text}");
+        let text = screen(&state, 50, 24);
+        assert!(text.contains("one takes 0.2 s …\n"), "{text}");
+        state.act(Action::Open);
+        let text = screen(&state, 32, 24);
+        assert!(text.contains("mapped  9876543210 merged pages…\n"), "{text}");
     }
 
     #[test]

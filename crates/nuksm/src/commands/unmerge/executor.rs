@@ -58,7 +58,6 @@ impl<'a> Executor<'a> {
 
     /// Un-merges page after page and counts what became of each mapping.
     pub fn carry_out(&self, stop: &Stop, report: &mut Report) -> Result<End> {
-        check_nodes(report)?;
         let mappings = self.job.mappings();
         let mut rest = mappings.as_slice();
         let mut pace = Pace::new(self.pages_per_second);
@@ -122,7 +121,7 @@ impl<'a> Executor<'a> {
 
 /// May this process itself use the nodes of the copies? The kernel takes them from where
 /// whoever asks may have memory.
-fn check_nodes(report: &Report) -> Result<()> {
+pub fn check_nodes(report: &Report) -> Result<()> {
     for node in report.nodes.iter().filter(|row| row.copies > 0).map(|row| row.node) {
         nuksm_pagemap::prefer_nodes(&[node]).with_context(|| {
             format!(
@@ -170,26 +169,6 @@ fn take_apart_in(
 mod tests {
     use super::*;
     use crate::shared::view::tests::view;
-
-    #[test]
-    fn a_node_that_is_closed_to_us_is_told_before_anything_is_done() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::at(dir.path());
-        let mut view = view();
-        view.machine.nodes[1].id = 1000;
-        // No machine has this node. The first tenants, which have ended, come before it.
-        for (tenant, node) in view.tenants.iter_mut().zip([0, 0, 1000]) {
-            tenant.node = Some(node);
-        }
-        let job = Job::new(&root, &view, None, &|| false).unwrap();
-        let args =
-            UnmergeArgs { dry_run: false, pid: None, rate: "64M".parse().unwrap(), force: true, json: false };
-        let (_stopper, stop) = Stop::by_hand();
-        let mut report = Report::new(&root, &job, &args).unwrap();
-        let error = Executor::new(&root, &job, &args).carry_out(&stop, &mut report).unwrap_err().to_string();
-        assert!(error.contains("node 1000") && error.contains("AllowedMemoryNodes"), "{error}");
-        assert_eq!(report.refusals, BTreeMap::new());
-    }
 
     #[test]
     fn who_does_not_answer_is_counted_and_holds_up_nobody() {

@@ -4,7 +4,7 @@
 use crate::shared::memcg;
 use crate::shared::tenants::with_cause;
 use crate::shared::view::View;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use log::warn;
 use nuksm_model::UnmergeCost;
 use nuksm_numafs::Policies;
@@ -22,18 +22,31 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// All mappings in `view`, or those of process `pid`. A tenant whose policies cannot
-    /// be read has none. `stop` is asked as [`View::collect`] does.
+    /// All mappings in `view`, or those of process `pid`; an error when that has more
+    /// than was seen. A tenant whose policies cannot be read has none. `stop` is asked as
+    /// [`View::collect`] does.
     pub fn new(root: &Root, view: &'a View, pid: Option<u32>, stop: &dyn Fn() -> bool) -> Result<Self> {
-        // A process that KSM does not know has no mapping at all.
-        let number = |pid| {
-            (0..)
-                .zip(&view.tenants)
-                .find(|(_, tenant)| tenant.start_of(pid).is_some())
-                .map(|(number, _)| number)
+        let of_pid = |pid| (0..).zip(&view.tenants).find(|(_, tenant)| tenant.start_of(pid).is_some());
+        let meant = pid.and_then(of_pid);
+        let is_meant = |process| {
+            pid == Some(process) || meant.is_some_and(|(_, tenant)| tenant.start_of(process).is_some())
         };
-        let only = pid.map(|pid| number(pid).unwrap_or(u32::MAX));
+        if let Some((pid, why)) = view.unread.iter().find(|(unread, _)| is_meant(*unread)) {
+            bail!("process {pid} could not be read to its end, so it is left as it is: {why}");
+        }
+        // A process that KSM does not know has no mapping at all.
+        let only = pid.map(|_| meant.map_or(u32::MAX, |(number, _)| number));
         let mut job = Self { view, only, policies: vec![Policies::default(); view.tenants.len()] };
+        if let Some((_, tenant)) = meant {
+            let counted = tenant.ksm.merging_pages.unwrap_or(0);
+            if counted > 0 && job.mappings().is_empty() {
+                bail!(
+                    "KSM counts {counted} merged mappings of process {}, and none of them could be seen: nobody \
+                     in sight shares them; un-merge everything, without --pid, for those",
+                    tenant.pid
+                );
+            }
+        }
         let concerned = (0..).zip(&view.tenants).filter(|(number, _)| job.concerns(*number));
         let (numbers, tasks): (Vec<u32>, Vec<u32>) =
             concerned.map(|(number, tenant)| (number, tenant.task)).unzip();
@@ -155,6 +168,31 @@ mod tests {
         let (_dir, root) = nowhere();
         assert_eq!(cost(&root, Some(11)), [(1, 2, 0)]);
         assert_eq!(cost(&root, Some(99)), []);
+    }
+
+    #[test]
+    fn a_process_of_which_nothing_was_seen_is_an_error_and_none_that_has_nothing() {
+        let (_dir, root) = nowhere();
+        let mut view = view();
+        let refusal = |view: &View, pid| Job::new(&root, view, Some(pid), &|| false).unwrap_err().to_string();
+        view.unread = vec![(12, "for this test".into()), (13, "so is this".into())];
+        for (pid, why) in [(12, "for this test"), (13, "so is this")] {
+            let said = refusal(&view, pid);
+            assert_eq!(
+                said,
+                format!("process {pid} could not be read to its end, so it is left as it is: {why}")
+            );
+        }
+        view.tenants.push(crate::shared::tenants::Tenant { pid: 14, ..view.tenants[0].clone() });
+        assert!(job(&root, &view, Some(14)).mappings().is_empty());
+        view.tenants[3].ksm.merging_pages = Some(7);
+        let said = refusal(&view, 14);
+        assert!(
+            said.starts_with("KSM counts 7 merged mappings of process 14, and none of them could be seen"),
+            "{said}"
+        );
+        assert!(!job(&root, &view, Some(10)).mappings().is_empty(), "the others can be un-merged");
+        assert!(!job(&root, &view, None).mappings().is_empty());
     }
 
     #[test]

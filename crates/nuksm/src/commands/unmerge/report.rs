@@ -50,7 +50,7 @@ pub struct Report {
     /// Duration, waiting for `--rate` included.
     pub wall_seconds: f64,
     #[serde(skip)]
-    remark: String,
+    pub(super) remark: String,
 }
 
 /// The cost to a node, in pages.

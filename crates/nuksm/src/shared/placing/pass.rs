@@ -46,10 +46,11 @@ pub fn run(
     looked(&view, meter.cpu_seconds());
     let asked = rule.clone();
     let plan = move || {
-        let plan = plan(&view, &asked);
-        (view, plan)
+        let planned = plan(&view, &asked);
+        (view, planned)
     };
-    let (view, plan) = unless_stopped(plan, &|| stop.is_requested()).map_err(nuksm_pagemap::Error::from)?;
+    let (view, (plan, held_back)) =
+        unless_stopped(plan, &|| stop.is_requested()).map_err(nuksm_pagemap::Error::from)?;
 
     let mut report = Report {
         policy: rule.policy.as_str(),
@@ -58,6 +59,7 @@ pub fn run(
         merged_pages: view.pages.len() as u64,
         planned: plan.moves.len() as u64,
         no_room: plan.no_room,
+        held_back,
         ..Report::default()
     };
     let mut after = view.pages.clone();
@@ -99,11 +101,16 @@ pub fn run(
     Ok(report)
 }
 
-fn plan(view: &View, rule: &Rule) -> Plan {
+/// What is to move; and why nothing may, if so.
+fn plan(view: &View, rule: &Rule) -> (Plan, Option<String>) {
+    let held_back = rule.held_back(view);
+    if held_back.is_some() {
+        return (Plan::default(), held_back);
+    }
     let shares = shares(view, rule.policy.into(), &rule.only, &rule.exclude);
     let distance = |from, to| view.machine.distance(from, to);
     let free = view.machine.nodes.iter().map(|node| (node.id, node.room_pages)).collect();
-    nuksm_model::plan(&view.pages, &shares, free, distance)
+    (nuksm_model::plan(&view.pages, &shares, free, distance), None)
 }
 
 /// The target shares of each sharing set. Sets that are to be left alone have

@@ -31,6 +31,8 @@ pub struct Report {
     pub refusals: BTreeMap<&'static str, u64>,
     /// Pages that stay where they are because their node is full.
     pub no_room: u64,
+    /// Why nothing was to move, where it was not known what may.
+    pub held_back: Option<String>,
     /// CPU time of the pass.
     pub cpu_seconds: f64,
     /// Duration of the pass, waiting for `--rate` included.
@@ -70,10 +72,10 @@ impl Report {
         }
     }
 
-    /// Is all where it should be? What was to be moved, or had no room, may take
-    /// another pass.
+    /// Is all where it should be? What was to be moved, had no room, or was held back
+    /// may take another pass.
     pub fn is_settled(&self) -> bool {
-        self.planned + self.no_room == 0
+        self.planned + self.no_room == 0 && self.held_back.is_none()
     }
 
     /// A few lines and a table.
@@ -88,6 +90,9 @@ impl Report {
             let reasons: Vec<String> =
                 self.refusals.iter().map(|(reason, pages)| format!("{reason} {pages}")).collect();
             text += &format!("  not moved: {}\n", reasons.join(", "));
+        }
+        if let Some(why) = &self.held_back {
+            text += &format!("  nothing moves: {why}\n");
         }
         if self.interrupted {
             text += &format!(
@@ -130,6 +135,8 @@ mod tests {
         assert!(Report { merged_pages: 9, ..Report::default() }.is_settled());
         assert!(!Report { planned: 1, moved: 1, ..Report::default() }.is_settled());
         assert!(!Report { no_room: 1, ..Report::default() }.is_settled());
+        let held_back = Report { held_back: Some("for this test".into()), ..Report::default() };
+        assert!(!held_back.is_settled() && held_back.text().contains("\n  nothing moves: for this test\n"));
     }
 
     #[test]

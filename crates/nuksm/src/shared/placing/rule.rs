@@ -3,8 +3,10 @@
 
 use crate::shared::lock::Lock;
 use crate::shared::options::{Rate, Seconds};
+use crate::shared::privilege;
+use crate::shared::tenants::Tenant;
+use crate::shared::view::{self, View};
 use crate::shared::who::Who;
-use crate::shared::{privilege, view};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use nuksm_numafs::TaskStat;
@@ -32,6 +34,8 @@ pub struct Rule {
     #[arg(long, value_name = "TENANT", alias = "pid")]
     pub only: Vec<Who>,
     /// Leave alone all pages that TENANT shares; may be repeated.
+    ///
+    /// While somebody cannot be read who may be one, nothing moves.
     #[arg(long, value_name = "TENANT")]
     pub exclude: Vec<Who>,
 }
@@ -67,6 +71,30 @@ impl Rule {
         }
         privilege::require(root, "placing pages", moving)?;
         Ok(rule)
+    }
+
+    /// Words for tenants that none of these is: a slip, or they come later.
+    pub fn means_nobody(&self, tenants: &[Tenant]) -> Vec<String> {
+        let whom = self.only.iter().chain(&self.exclude);
+        whom.filter(|who| !tenants.iter().any(|tenant| who.is(tenant))).map(ToString::to_string).collect()
+    }
+
+    /// Why nothing may move, if so: an excluded tenant's pages are to stay, and nobody
+    /// knows which those are when it could not be read.
+    pub fn held_back(&self, view: &View) -> Option<String> {
+        let may_be_excluded = |pid: u32| {
+            let known = view.tenants.iter().find(|tenant| tenant.start_of(pid).is_some());
+            self.exclude.iter().any(|who| match (who, known) {
+                (_, Some(tenant)) => who.is(tenant),
+                // Whether it is a later process of that number nobody knows, either.
+                (Who::Pid(excluded, _), None) => *excluded == pid,
+                (_, None) => true,
+            })
+        };
+        let (pid, why) = view.unread.iter().find(|(pid, _)| may_be_excluded(*pid))?;
+        Some(format!(
+            "process {pid} may be one that is excluded, and which pages it shares could not be read: {why}"
+        ))
     }
 
     /// Two that place by different rules would move pages to and fro for ever.
@@ -108,6 +136,7 @@ impl From<PolicyName> for nuksm_model::Policy {
 mod tests {
     use super::*;
     use crate::shared::tree::tree;
+    use crate::shared::view::tests::view;
 
     #[test]
     fn a_pid_is_the_process_that_has_it_at_the_start() {
@@ -121,5 +150,38 @@ mod tests {
         assert_eq!(rule("7").check(&root, true).unwrap().exclude, [Who::Pid(7, Some(4711))]);
         let message = rule("8").check(&root, true).unwrap_err().to_string();
         assert!(message.starts_with("there is no process 8"), "{message}");
+    }
+
+    #[test]
+    fn words_that_mean_nobody_are_told() {
+        let rule = |only: &[&str], exclude: &[&str]| {
+            let whom = |words: &[&str]| words.iter().map(|word| word.parse().unwrap()).collect();
+            Rule { only: whom(only), exclude: whom(exclude), ..Rule::default() }
+        };
+        assert_eq!(rule(&["t1?", "10"], &["t12"]).means_nobody(&view().tenants), Vec::<String>::new());
+        let words = rule(&["gama", "t11", "unit:x.service"], &["cgroup:/y*"]).means_nobody(&view().tenants);
+        assert_eq!(words, ["gama", "unit:x.service", "cgroup:/y*"]);
+    }
+
+    #[test]
+    fn who_was_not_read_may_be_who_is_excluded() {
+        let mut view = view();
+        let held_back = |view: &View, exclude: &[&str]| {
+            let exclude = exclude.iter().map(|word| word.parse().unwrap()).collect();
+            Rule { exclude, ..Rule::default() }.held_back(view)
+        };
+        assert_eq!(held_back(&view, &["t12"]), None, "all were read");
+        view.unread = vec![(11, "for this test".into())];
+        assert_eq!(held_back(&view, &[]), None, "nobody is excluded");
+        assert_eq!(held_back(&view, &["t12", "10"]), None, "it is another one");
+        let why = held_back(&view, &["t12", "t11"]).unwrap();
+        assert_eq!(
+            why,
+            "process 11 may be one that is excluded, and which pages it shares could not be read: for this test"
+        );
+        view.unread = vec![(13, "so is this".into())];
+        assert_eq!(held_back(&view, &["12"]), None, "another pid");
+        assert!(held_back(&view, &["13"]).is_some());
+        assert!(held_back(&view, &["unit:x"]).is_some(), "nobody knows what it is called");
     }
 }

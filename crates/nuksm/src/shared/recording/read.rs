@@ -12,7 +12,7 @@ use std::path::Path;
 /// How each file that gzip made begins.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Bad lines that are named; of more only the number is.
+/// Lines with a problem that are named; of more only the number is.
 const NAMED: usize = 10;
 
 /// More than any line has: 50,000 tenants take a fifth of it.
@@ -63,11 +63,17 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Takes all lines; the number of bad ones.
+    /// Takes all lines; the number of those with a problem.
     fn read_lines(&mut self, mut file: impl BufRead) -> std::io::Result<usize> {
         let mut header: Option<Header> = None;
         let mut run: Vec<Sample> = Vec::new();
         let mut bad = 0;
+        let mut name = |problems: &mut Vec<String>, problem| {
+            bad += 1;
+            if bad <= NAMED {
+                problems.push(problem);
+            }
+        };
         let mut bytes = Vec::new();
         for number in 1.. {
             bytes.clear();
@@ -96,7 +102,7 @@ impl Recording {
                     if let Some(last) = run.last() {
                         let is_later = sample.unix_time > last.unix_time;
                         if !is_later {
-                            self.problems.push(format!("line {number}: the clock went back"));
+                            name(&mut self.problems, format!("line {number}: the clock went back"));
                         }
                         if !is_later || sample.kernel != last.kernel {
                             self.end_run(header.as_ref(), &mut run);
@@ -106,10 +112,7 @@ impl Recording {
                 })
             };
             if let Err(error) = understood {
-                bad += 1;
-                if bad <= NAMED {
-                    self.problems.push(format!("line {number} is passed over: {error}"));
-                }
+                name(&mut self.problems, format!("line {number} is passed over: {error}"));
             }
         }
         self.end_run(header.as_ref(), &mut run);
@@ -229,6 +232,17 @@ pub mod tests {
         assert_eq!(lengths(&recording), [1, 1, 1, 1]);
         assert_eq!(recording.problems, ["line 4: the clock went back"]);
         assert!(recording.runs[0].header.is_none());
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_all_the_time_is_named_some_times() {
+        let lines: Vec<String> = (0..1000).map(|number| at(-f64::from(number))).collect();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, lines.join("\n")).unwrap();
+        let recording = Recording::read(file.path()).unwrap();
+        assert_eq!(recording.runs.len(), 1000);
+        assert_eq!(recording.problems.len(), NAMED + 1);
+        assert_eq!(recording.problems[NAMED], "and 989 more lines like that");
     }
 
     #[test]

@@ -69,6 +69,9 @@ impl Rule {
                 self.max_pages
             );
         }
+        if self.max_pages > u32::MAX.into() {
+            bail!("max-pages is {}: the kernel takes {} at the most", self.max_pages, u32::MAX);
+        }
         if self.low_free.0 >= self.ample_free.0 {
             bail!(
                 "low-free is {} and ample-free {}: the former must be less",
@@ -110,6 +113,8 @@ mod tests {
             (Rule { max_cpu: Percent(0.0), ..Rule::default() }, "max-cpu"),
             (Rule { min_pages: 0, ..Rule::default() }, "min-pages"),
             (Rule { min_pages: 9, max_pages: 8, ..Rule::default() }, "min-pages is 9 and max-pages 8"),
+            (Rule { max_pages: 1 << 32, ..Rule::default() }, "4294967295"),
+            (Rule { min_pages: 1 << 32, max_pages: 1 << 33, ..Rule::default() }, "4294967295"),
             (Rule { low_free: Percent(30.0), ..Rule::default() }, "low-free is 30 and ample-free 30"),
             (Rule { advisor: true, max_cpu: Percent(5.0), ..Rule::default() }, "advisor"),
         ] {

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where a page belongs follows from who shares it now: what kept it from being asked,
+or from being moved, keeps it for a while only.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import policy
+from nuksmlab.ksm import FAST, Ksm
+from nuksmlab.tenant import StartTenant, Tenant, fill_node
+
+MIB = 8
+# More than are asked each time that one joins.
+CROWD = 70
+SCANS = 3
+
+pytestmark = pytest.mark.needs(nodes=2)
+
+
+def merge(ksm: Ksm, tenants: list[Tenant]) -> None:
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    ksm.set_speed(FAST)
+
+
+def check(tenant: Tenant, wanted: list[float]) -> None:
+    pages = tenant.equal_pages_by_node()
+    found = [pages.get(node, 0) / tenant.equal_pages for node in range(len(wanted))]
+    why = policy.off_by_more_than_chance(found, wanted, tenant.equal_pages)
+    assert why is None
+
+
+@pytest.mark.parametrize("placement", ["fair", "priority"])
+def test_who_holds_pages_while_others_join_keeps_none(
+    ksm: Ksm, start: StartTenant, tmp_path: Path, placement: str
+) -> None:
+    """In a pipe, which takes 1 MiB of them."""
+    ksm.write_text("placement", placement)
+    first = [start("vm-0", 0, mib=1), start("vm-1", 0, mib=1)]
+    merge(ksm, first)
+    fifo = tmp_path / "pipe"
+    os.mkfifo(fifo)
+    pipe = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+    refused = ksm.read("migrate_refused")
+    try:
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 1 << 20)
+        assert first[0].command(f"lend {fifo}")["pages"] == first[0].equal_pages
+        last = start("vm-2", 1, mib=1)
+        merge(ksm, [*first, last])
+        assert ksm.read("migrate_refused") > refused, "nothing was held"
+    finally:
+        os.close(pipe)
+    ksm.wait_scans(SCANS)
+    weight = 1 / 2 if placement == "fair" else 2 / 3
+    check(last, [weight, 1 - weight])
+    assert all(tenant.bad_pages() == 0 for tenant in [*first, last])
+
+
+@pytest.mark.parametrize("placement", ["fair", "priority"])
+def test_the_last_of_many_is_asked_for(
+    ksm: Ksm, start: StartTenant, placement: str
+) -> None:
+    ksm.write_text("placement", placement)
+    crowd = [start(f"vm-{number}", 0, mib=1) for number in range(CROWD)]
+    for tenant in crowd:
+        tenant.renice(19)
+    merge(ksm, crowd)
+    last = start("last", 1, mib=1)
+    last.renice(-20)
+    merge(ksm, [*crowd, last])
+    ksm.wait_scans(SCANS)
+    nodes, nices = [0] * CROWD + [1], [19] * CROWD + [-20]
+    check(last, policy.target(placement, nodes, nices))
+
+
+def test_who_leaves_leaves_pages_to_those_who_stay(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """None of them stays where nobody shares it any more."""
+    tenants = [
+        start(f"vm-{number}", node, mib=MIB) for number, node in enumerate((0, 0, 1))
+    ]
+    merge(ksm, tenants)
+    check(tenants[0], [1 / 2, 1 / 2])
+    tenants.pop().quit()
+    ksm.wait_scans(SCANS)
+    assert tenants[0].equal_pages_by_node() == {0: tenants[0].equal_pages}
+
+
+@pytest.mark.needs(nodes=4)
+@pytest.mark.parametrize(
+    ("attacker", "victim"), [(1, 0), (2, 0), (1, 3), (3, 0), (0, 3)]
+)
+def test_an_accomplice_elsewhere_helps_nobody(
+    ksm: Ksm, start: StartTenant, attacker: int, victim: int
+) -> None:
+    """It shares what is not on the attacker's node, on each other node, and leaves."""
+    two = [start("attacker", attacker, mib=MIB), start("victim", victim, mib=MIB)]
+    merge(ksm, two)
+    before = two[0].equal_pages_nodes()
+    for node in set(range(4)) - {attacker, victim}:
+        decoy = start("decoy", node, mib=MIB)
+        merge(ksm, [*two, decoy])
+        now = two[0].equal_pages_nodes()
+        moved = {(was, is_) for was, is_ in zip(before, now, strict=True) if was != is_}
+        assert {is_ for _, is_ in moved} == {node}, "pages went to somebody else"
+        decoy.quit()
+        ksm.wait_scans(SCANS)
+        assert two[0].equal_pages_nodes() == before
+
+
+def test_a_node_that_has_room_again_gets_its_pages(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    tenants = [start("vm-0", 0, mib=MIB), start("vm-1", 1, mib=MIB)]
+    fillers = fill_node(start, 1, 0)
+    merge(ksm, tenants)
+    assert tenants[0].equal_pages_by_node().get(0, 0) > tenants[0].equal_pages * 0.9
+    for filler in fillers:
+        filler.quit()
+    ksm.wait_scans(SCANS)
+    check(tenants[1], [1 / 2, 1 / 2])
+
+
+def test_counters_of_single_pages_are_for_root(ksm: Ksm) -> None:
+    """Who sees which contents collide can work out the seed of checksums."""
+    seen = {path.name for path in ksm.root.iterdir() if path.stat().st_mode & 0o044}
+    secret = {
+        *("checksum_compares", "content_compares", "compared_bytes", "collisions"),
+        *("replaced", "placed_hot", "placed_spread", "placed_priority"),
+        *("placed_no_room", "migrated", "migrate_refused"),
+    }
+    assert secret & seen == set()
