@@ -57,6 +57,12 @@ impl Process {
         })
     }
 
+    /// The task by which its memory is seen.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Reads the next pages into `pages`, which may be none; false at the end.
     pub fn next_batch(&mut self, pages: &mut Vec<Page>) -> Result<bool> {
         pages.clear();

@@ -12,38 +12,16 @@
 
 mod balance;
 mod counts;
+mod stretch;
 mod ways;
 
 pub use counts::Room;
+pub use stretch::Page;
 
 use crate::NodeShare;
 use balance::{Set, balance};
-use counts::{Counts, has_room};
-use std::ops::Range;
-
-/// A merged page: where it is and who shares it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Page {
-    /// The node that holds it.
-    pub node: u32,
-    /// Index of its sharing set.
-    pub set: u32,
-    /// Its place in the memory of its first sharer: neighbours there have
-    /// neighbouring numbers.
-    pub place: u64,
-}
-
-/// Pages of memory in a stretch: 256 KiB, where pages have 4 KiB.
-const STRETCH: u64 = 64;
-
-/// A set and one of its stretches.
-type StretchId = (u32, u64);
-
-impl Page {
-    fn stretch(&self) -> StretchId {
-        (self.set, self.place / STRETCH)
-    }
-}
+use counts::has_room;
+use stretch::{Run, Stretch, runs};
 
 /// One page to be moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,15 +50,13 @@ pub struct Plan {
 #[must_use]
 pub fn plan(
     pages: &[Page],
-    sets: &[Vec<NodeShare>],
+    sets: &[impl AsRef<[NodeShare]>],
     mut room: Room,
     distance: impl Fn(u32, u32) -> u32,
 ) -> Plan {
     let runs = runs(pages);
-    let mut stretches: Vec<Stretch> = runs
-        .chunk_by(|left, right| left.stretch == right.stretch)
-        .map(|runs| Stretch::new(runs, pages))
-        .collect();
+    let mut stretches: Vec<Stretch> =
+        runs.chunk_by(Run::is_beside).map(|runs| Stretch::new(runs, pages)).collect();
     round(&mut stretches, sets);
 
     let mut plan = Plan::default();
@@ -91,7 +67,7 @@ pub fn plan(
             if !stretch.counts.must_leave(from, seed) {
                 continue;
             }
-            let nearest = || nearest_with_room(&sets[set], from, &room, &distance);
+            let nearest = || nearest_with_room(sets[set].as_ref(), from, &room, &distance);
             match stretch.counts.take_deficit(&room, seed).or_else(nearest) {
                 Some(to) => {
                     room.entry(to).and_modify(|free| *free -= 1);
@@ -105,69 +81,17 @@ pub fn plan(
     plan
 }
 
-/// Pages of a stretch that follow each other in the order of frames.
-struct Run {
-    stretch: StretchId,
-    pages: Range<u32>,
-}
-
-/// All runs, by stretch. There are few: neighbouring frames mostly have
-/// neighbouring places.
-fn runs(pages: &[Page]) -> Vec<Run> {
-    let mut next = 0_u32;
-    let run = |neighbours: &[Page]| {
-        let first = next;
-        next += u32::try_from(neighbours.len()).unwrap_or(0);
-        Run { stretch: neighbours[0].stretch(), pages: first..next }
-    };
-    let neighbours = pages.chunk_by(|left, right| left.stretch() == right.stretch());
-    let mut runs: Vec<Run> = neighbours.map(run).collect();
-    runs.sort_unstable_by_key(|run| run.stretch);
-    runs
-}
-
-/// A set's pages in a stretch of its first tenant's memory.
-struct Stretch<'a> {
-    runs: &'a [Run],
-    counts: Counts,
-}
-
-impl<'a> Stretch<'a> {
-    fn new(runs: &'a [Run], pages: &[Page]) -> Self {
-        let mut counts = Counts::default();
-        for index in runs.iter().flat_map(|run| run.pages.clone()) {
-            counts.add(pages[index as usize].node, 1);
-        }
-        Self { runs, counts }
-    }
-
-    fn set(&self) -> usize {
-        self.runs[0].stretch.0 as usize
-    }
-
-    fn first_place(&self) -> u64 {
-        self.runs[0].stretch.1 * STRETCH
-    }
-
-    /// Indexes of its pages, by their places.
-    fn by_place(&self, pages: &[Page]) -> Vec<u32> {
-        let mut indexes: Vec<u32> = self.runs.iter().flat_map(|run| run.pages.clone()).collect();
-        indexes.sort_unstable_by_key(|&index| pages[index as usize].place);
-        indexes
-    }
-}
-
 /// Fixes how many pages each node should have of each stretch.
-fn round(stretches: &mut [Stretch], sets: &[Vec<NodeShare>]) {
+fn round(stretches: &mut [Stretch], sets: &[impl AsRef<[NodeShare]>]) {
     for stretch in &mut *stretches {
-        stretch.counts.round_down(&sets[stretch.set()]);
+        stretch.counts.round_down(sets[stretch.set()].as_ref());
         stretch.counts.round_up_towards_present();
     }
     let mut rounded: Vec<Set> = stretches
         .chunk_by_mut(|left, right| left.set() == right.set())
         .map(|of_set| {
-            let shares = &sets[of_set[0].set()];
-            Set::new(of_set.iter_mut().map(|stretch| &mut stretch.counts).collect(), shares)
+            let shares = sets[of_set[0].set()].as_ref();
+            Set::new(of_set, shares)
         })
         .collect();
     balance(&mut rounded);

@@ -23,7 +23,7 @@ pub struct Sharer {
 }
 
 /// A node's part of a sharing set's pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NodeShare {
     /// The node.
     pub node: u32,

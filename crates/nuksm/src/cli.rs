@@ -19,6 +19,9 @@ use clap::{Parser, Subcommand};
 /// whichever copy it scans last, so all merged pages can end on one node, near
 /// for one tenant and far for its twin. nuksm shows where they are and moves
 /// them to where they should be, on any kernel that has KSM.
+///
+/// SIGINT and SIGTERM end what takes long at the next good moment, mostly within a
+/// second; a second one ends it at once, as it is.
 #[derive(Debug, Parser)]
 #[command(version, after_help = "Start with `nuksm doctor`: it says what is missing on this machine.")]
 pub struct Cli {

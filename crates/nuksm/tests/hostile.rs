@@ -56,6 +56,7 @@ fn tenant() {
         "no command line" => claim_arguments(0),
         "no leader" => end_leader(),
         "one area" => {}
+        "clones" => (0..3).for_each(|_| clone()),
         "30,000 areas" => split_memory(30_000),
         part => panic!("{part}"),
     }
@@ -124,6 +125,28 @@ extern "C" fn exit_thread(_signal: libc::c_int) {
     unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
+/// Another process with this one's memory, which ends with it.
+fn clone() {
+    extern "C" fn wait(_: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: system calls that touch no memory.
+        unsafe {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+            loop {
+                libc::pause();
+            }
+        }
+    }
+    // Never freed: the clone stands on it.
+    let stack = Box::leak(vec![0_u8; 64 << 10].into_boxed_slice());
+    // SAFETY: the stack is the clone's alone, and it does system calls only.
+    let pid = unsafe {
+        let top = stack.as_mut_ptr_range().end;
+        let top = top.sub(top.addr() % 16);
+        libc::clone(wait, top.cast(), libc::CLONE_VM | libc::SIGCHLD, std::ptr::null_mut())
+    };
+    assert!(pid > 0, "{}", std::io::Error::last_os_error());
+}
+
 /// Memory whose pages may be read by turns: each is an area of its own.
 fn split_memory(areas: usize) {
     let (bytes, flags) = (areas * 4096, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -142,6 +165,33 @@ fn assert_seen(output: &Output) {
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("tenant"), "{text}");
+}
+
+/// The children of a process.
+fn children(parent: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").unwrap();
+    let pids = entries.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let is_child = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+        fields.split(' ').nth(1) == Some(parent.to_string().as_str())
+    };
+    pids.filter(is_child).collect()
+}
+
+#[test]
+fn processes_of_one_memory_count_once() {
+    let tenant = Tenant::start("clones");
+    let pid = tenant.0.0.id();
+    let clones = children(pid);
+    assert_eq!(clones.len(), 3);
+    let mut command = tenant.command(4 << 30);
+    command.arg("--json").args(clones.iter().flat_map(|clone| ["--pid".into(), clone.to_string()]));
+    let output = command.output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let pids: Vec<u64> =
+        report["tenants"].as_array().unwrap().iter().map(|tenant| tenant["pid"].as_u64().unwrap()).collect();
+    assert_eq!(pids.len(), 1, "{pids:?}, {}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -15,5 +15,11 @@ pub enum Error {
     Stopped,
 }
 
+impl From<nuksm_sysroot::Stopped> for Error {
+    fn from(_: nuksm_sysroot::Stopped) -> Self {
+        Self::Stopped
+    }
+}
+
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -11,6 +11,7 @@ mod mover;
 mod page_size;
 mod present;
 mod scan;
+mod twins;
 mod unshare;
 
 pub use areas::{Area, anonymous_areas, mergeable_areas};
@@ -20,4 +21,5 @@ pub use flags::KpageFlags;
 pub use mover::{Outcome, Refusal, move_to_node, nodes_of};
 pub use page_size::page_size;
 pub use scan::{Mapping, Scan};
+pub use twins::first_of_memory;
 pub use unshare::{prefer_nodes, unshare};

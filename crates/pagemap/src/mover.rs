@@ -17,6 +17,8 @@ pub enum Refusal {
     Unmerged,
     /// The process ended.
     Exited,
+    /// The process kept the kernel waiting: what became of the page is not known.
+    NoAnswer,
 }
 
 impl Refusal {
@@ -29,6 +31,7 @@ impl Refusal {
             Self::NoMemory => "no_memory",
             Self::Unmerged => "unmerged",
             Self::Exited => "exited",
+            Self::NoAnswer => "no_answer",
         }
     }
 

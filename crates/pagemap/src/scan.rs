@@ -2,7 +2,7 @@
 //! All places that map merged pages, in the order of page frames.
 
 use crate::{Error, KpageFlags, Pagemap, Result, mergeable_areas, page_size};
-use nuksm_sysroot::{Root, Stopped, patiently};
+use nuksm_sysroot::{Root, patiently, unless_stopped};
 use std::cell::RefCell;
 
 /// One place that maps a merged page: 16 bytes, because there are many.
@@ -137,13 +137,18 @@ impl Scan {
         if let Some(error) = failed.into_inner() {
             return Err(error);
         }
-        looked.map_err(|Stopped| Error::Stopped)?;
+        looked?;
         // By radix: a few sweeps, where comparing would take most of a pass's user
         // time. It is stable, so that of each frame they stay by tenant and address.
-        if !in_order {
-            radsort::sort_by_key(&mut scan.mappings, |mapping| mapping.place);
-        }
-        radsort::sort_by_key(&mut scan.mappings, |mapping| mapping.pfn);
+        let mut mappings = std::mem::take(&mut scan.mappings);
+        let sort = move || {
+            if !in_order {
+                radsort::sort_by_key(&mut mappings, |mapping| mapping.place);
+            }
+            radsort::sort_by_key(&mut mappings, |mapping| mapping.pfn);
+            mappings
+        };
+        scan.mappings = unless_stopped(sort, stop)?;
         scan.keep_merged(flags, stop)?;
         Ok(scan)
     }
@@ -261,7 +266,7 @@ mod tests {
     fn a_look_that_is_stopped_says_so() {
         let (_dir, root) = machine(&[0; 4], [[PRESENT | 1; 3]; 2]);
         let mut flags = KpageFlags::for_tests(&root, false);
-        for times in 0..3 {
+        for times in 0..4 {
             // While the processes are looked into, and before the flags are read.
             let asked = std::cell::Cell::new(0);
             let stop = || asked.replace(asked.get() + 1) == times;

@@ -7,7 +7,7 @@
 
 mod patience;
 
-pub use patience::{Stopped, Wanted, borrowed_cpu_time, patiently};
+pub use patience::{Stopped, Wanted, ask, borrowed_cpu_time, patiently, unless_stopped};
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -92,6 +92,12 @@ impl Root {
     /// A root at `path`.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
+    }
+
+    /// Is it the machine's own? Elsewhere no number of a process is that of a real one.
+    #[must_use]
+    pub fn is_real(&self) -> bool {
+        *self == Self::default()
     }
 
     /// Where `path` (relative to the root) really is.

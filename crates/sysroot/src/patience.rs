@@ -4,15 +4,16 @@
 //! Most files of a process in `/proc` take the lock of its memory map. A process that
 //! has a file system of its own in user space can keep that lock for as long as it
 //! likes, and whoever reads waits, deaf to signals but SIGKILL. So such reading is done
-//! on other threads, and left to them when it takes no turn.
+//! on other threads, and left to them when it takes no turn. So is what changes pages of
+//! another process, which takes the same lock.
 
 use rustix::thread::gettid;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
@@ -24,8 +25,9 @@ const TICK: Duration = Duration::from_millis(10);
 const ASIDE: u32 = 3;
 
 /// Ticks of sleep, of all threads at once, after which nothing more is waited for:
-/// two seconds in which none of them lacked a CPU.
-const GIVE_UP: u32 = 200;
+/// five seconds in which none of them had, or lacked, a CPU. Where memory is short, who
+/// makes copies or reads back what was swapped out may sleep for seconds.
+const GIVE_UP: u32 = 500;
 
 /// A thread that reads needs no deep stack, and there may be many that are held up.
 const STACK: usize = 256 << 10;
@@ -60,11 +62,11 @@ impl Lane {
         Arc::strong_count(self) == 1
     }
 
-    /// Does it wait for anything but a CPU?
+    /// Does it wait for anything but a CPU? One that was never run yet does not.
     fn sleeps(&self) -> bool {
-        let path = format!("/proc/self/task/{}/stat", self.tid.load(Ordering::Relaxed));
-        let stat = std::fs::read_to_string(path).unwrap_or_default();
-        stat.rsplit_once(") ").is_none_or(|(_, rest)| !rest.starts_with('R'))
+        let tid = self.tid.load(Ordering::Relaxed);
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
+        tid != 0 && stat.rsplit_once(") ").is_none_or(|(_, rest)| !rest.starts_with('R'))
     }
 }
 
@@ -162,25 +164,31 @@ pub fn patiently<J: Send + 'static, T: Send + 'static>(
             queue.push_back((number, pid, job));
         }
     }
-    let mut left = queue.len();
+    let mut open: BTreeSet<usize> = queue.iter().map(|(number, ..)| *number).collect();
     let jobs = Arc::new(Mutex::new(Jobs { queue, begun: BTreeMap::new() }));
     let crew = Crew { jobs, work: Arc::new(work), wanted: Arc::default(), answers };
     let mut hired = crew.hire();
     let mut asleep = 0;
-    while left > 0 {
+    while !open.is_empty() {
         if stop() {
             crew.wanted.0.store(true, Ordering::Relaxed);
+            // The others end soon.
+            let begun = std::mem::take(&mut locked(&crew.jobs).begun);
+            held().extend(begun.into_values().filter(|(_, lane)| lane.sleeps()));
             return Err(Stopped);
         }
         if let Ok((number, answer, cpu)) = incoming.recv_timeout(TICK) {
             BORROWED.set(BORROWED.get() + cpu);
-            left -= 1;
             asleep = 0;
-            done(number, Some(answer));
+            // Who was given up may answer after all.
+            if open.remove(&number) {
+                done(number, Some(answer));
+            }
             continue;
         }
         let mut jobs = locked(&crew.jobs);
-        if jobs.begun.values().any(|(_, lane)| !lane.sleeps()) {
+        let mut at_work = jobs.begun.values().map(|(_, lane)| lane).chain(&hired);
+        if at_work.any(|lane| !lane.sleeps()) {
             continue;
         }
         asleep += 1;
@@ -198,13 +206,59 @@ pub fn patiently<J: Send + 'static, T: Send + 'static>(
             drop(jobs);
             let unanswered: Vec<usize> = [begun.keys().copied().collect(), unbegun].concat();
             held().extend(begun.into_values());
-            left -= unanswered.len();
             for number in unanswered {
+                open.remove(&number);
                 done(number, None);
             }
         }
     }
     Ok(())
+}
+
+/// Does `work` about process `pid` on another thread; `None` when the process does not
+/// answer. `work` may be in the midst of anything then, and may still come to its end.
+pub fn ask<T: Send + 'static>(pid: u32, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let mut told = None;
+    // Nobody stops it.
+    let _ = patiently([(pid, work)], |work, _| work(), &|| false, |_, answer| told = answer);
+    told
+}
+
+/// Does `work`, which is long, on another thread: once `stop`, which is asked a hundred
+/// times a second, says true, the thread is left to itself.
+pub fn unless_stopped<T: Send + 'static, W: FnOnce() -> T + Send + 'static>(
+    work: W,
+    stop: &dyn Fn() -> bool,
+) -> Result<T, Stopped> {
+    let (order, orders) = channel::<W>();
+    let (answer, answers) = channel();
+    let thread = Builder::new().name("aside".into()).spawn(move || {
+        if let Ok(work) = orders.recv() {
+            // Nobody waits for it when it was stopped.
+            let _ = answer.send((work(), cpu_time()));
+        }
+    });
+    let Ok(thread) = thread else {
+        return Ok(work());
+    };
+    // It waits for this, and for nothing else.
+    let _ = order.send(work);
+    while !stop() {
+        match answers.recv_timeout(TICK) {
+            Ok((told, cpu)) => {
+                BORROWED.set(BORROWED.get() + cpu);
+                return Ok(told);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                if let Err(panic) = thread.join() {
+                    std::panic::resume_unwind(panic);
+                }
+                return Err(Stopped);
+            }
+        }
+    }
+    Err(Stopped)
 }
 
 #[cfg(test)]
@@ -234,7 +288,7 @@ mod tests {
     }
 
     /// What was answered, by number.
-    fn ask(jobs: Waiting) -> Vec<Option<u8>> {
+    fn answers(jobs: Waiting) -> Vec<Option<u8>> {
         let mut answers = vec![None; jobs.len()];
         patiently(jobs, wait, &|| false, |number, answer| answers[number] = answer).unwrap();
         answers
@@ -243,27 +297,27 @@ mod tests {
     #[test]
     fn who_does_not_answer_holds_up_nobody_and_is_asked_again_when_free() {
         let (held_up, senders) = jobs(1000, &[false, true, false, true, false]);
-        assert_eq!(ask(held_up), [Some(0), None, Some(0), None, Some(0)]);
+        assert_eq!(answers(held_up), [Some(0), None, Some(0), None, Some(0)]);
         // As long as they are held up, they are not waited for.
         let began = Instant::now();
         let (again, _senders) = jobs(1000, &[false; 5]);
-        assert_eq!(ask(again), [Some(0), None, Some(0), None, Some(0)]);
-        assert!(began.elapsed() < TICK * GIVE_UP, "two seconds were waited");
+        assert_eq!(answers(again), [Some(0), None, Some(0), None, Some(0)]);
+        assert!(began.elapsed() < TICK * GIVE_UP, "it was waited for");
         drop(senders);
         while held().range(1000..1005).any(|(_, lane)| !lane.is_over()) {
             std::thread::yield_now();
         }
-        assert_eq!(ask(jobs(1000, &[false; 5]).0), [Some(0); 5]);
+        assert_eq!(answers(jobs(1000, &[false; 5]).0), [Some(0); 5]);
     }
 
     #[test]
     fn who_is_late_is_waited_for() {
         let (late, senders) = jobs(2000, &[true, false]);
-        let answers = std::thread::spawn(|| ask(late));
+        let told = std::thread::spawn(|| answers(late));
         // The second job is done by another thread by then.
         std::thread::sleep(TICK * ASIDE * 4);
         senders[0].send(()).unwrap();
-        assert_eq!(answers.join().unwrap(), [Some(1), Some(0)]);
+        assert_eq!(told.join().unwrap(), [Some(1), Some(0)]);
     }
 
     #[test]
@@ -295,7 +349,39 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_was_not_run_yet_is_not_taken_for_one_that_sleeps() {
+        assert!(!Lane::default().sleeps());
+    }
+
+    #[test]
+    fn one_question_has_one_answer_or_none() {
+        assert_eq!(ask(5000, || 7), Some(7));
+        let (_sender, receiver) = sync_channel::<()>(1);
+        assert_eq!(ask(5000, move || receiver.recv().is_ok()), None);
+    }
+
+    #[test]
+    fn long_work_is_done_unless_it_is_stopped() {
+        assert_eq!(unless_stopped(|| 7, &|| false), Ok(7));
+        let (_sender, receiver) = sync_channel::<()>(1);
+        let asked = Cell::new(0);
+        let stop = || asked.replace(asked.get() + 1) == 3;
+        assert_eq!(unless_stopped(move || receiver.recv().is_ok(), &stop), Err(Stopped));
+        let failing = || unless_stopped(|| assert!(std::env::args().len() == 0, "fails"), &|| false);
+        assert!(std::panic::catch_unwind(failing).is_err(), "what fails there fails here");
+    }
+
+    #[test]
+    fn who_was_asleep_when_it_was_stopped_is_not_asked_again() {
+        let (held_up, _senders) = jobs(6000, &[true]);
+        let asked = Cell::new(0);
+        let stop = || asked.replace(asked.get() + 1) == 50;
+        assert_eq!(patiently(held_up, wait, &stop, |_, _| ()), Err(Stopped));
+        assert_eq!(ask(6000, || ()), None);
+    }
+
+    #[test]
     fn nothing_to_do_is_done() {
-        assert_eq!(ask(Vec::new()), []);
+        assert_eq!(answers(Vec::new()), []);
     }
 }

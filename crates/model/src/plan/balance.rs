@@ -3,18 +3,19 @@
 //! stretches do not add up within their set, nor those of sets over all.
 
 use super::counts::{Counts, ONE};
+use super::stretch::Stretch;
 use super::ways::Ways;
 use crate::NodeShare;
 use std::collections::BTreeMap;
 
 /// A sharing set and its stretches of memory.
-pub struct Set<'a> {
-    stretches: Vec<&'a mut Counts>,
+pub struct Set<'a, 'pages> {
+    stretches: &'a mut [Stretch<'pages>],
     /// What the stretches add up to: each node's share, rounded down or up.
     total: Counts,
 }
 
-impl<'a> Set<'a> {
+impl<'a, 'pages> Set<'a, 'pages> {
     /// The stretches' shares are rounded already; some are rounded the other
     /// way until the set's fit.
     ///
@@ -24,10 +25,10 @@ impl<'a> Set<'a> {
     /// over others, if no stretch can hand it over at once; as many pages at a
     /// time as each step of the way allows, so that the number of ways depends
     /// on the nodes and not on the stretches.
-    pub fn new(stretches: Vec<&'a mut Counts>, shares: &[NodeShare]) -> Self {
+    pub fn new(stretches: &'a mut [Stretch<'pages>], shares: &[NodeShare]) -> Self {
         let mut total = Counts::default();
-        for stretch in &stretches {
-            stretch.quotas().for_each(|(node, pages)| total.add(node, pages));
+        for stretch in &*stretches {
+            stretch.counts.quotas().for_each(|(node, pages)| total.add(node, pages));
         }
         total.round_down(shares);
         let mut set = Self { stretches, total };
@@ -47,22 +48,23 @@ impl<'a> Set<'a> {
             return None;
         }
         let mut ways = Ways::default();
-        self.stretches.iter().for_each(|stretch| ways.add(stretch.hand_overs()));
+        self.stretches.iter().for_each(|stretch| ways.add(stretch.counts.hand_overs()));
         let above_most = ways.shortest(&self.total.above_most(), &self.total.below_most());
         above_most.or_else(|| ways.shortest(&self.total.above_least(), &self.total.below_least()))
     }
 
     /// Has `to` so many pages that `from` has by rounding.
     fn hand_over(&mut self, from: u32, to: u32, pages: usize) {
-        let able = self.stretches.iter_mut().filter(|stretch| stretch.can_hand_over(from, to));
-        let done = evenly(able.collect(), pages, |stretch| stretch.hand_over(from, to));
+        let counts = self.stretches.iter_mut().map(|stretch| &mut stretch.counts);
+        let able = counts.filter(|counts| counts.can_hand_over(from, to));
+        let done = evenly(able.collect(), pages, |counts| counts.hand_over(from, to));
         self.total.shift(from, to, done);
     }
 
     /// May `to` have the page that `from` has because its share was rounded up?
     fn can_hand_over(&self, from: u32, to: u32) -> bool {
         self.total.can_hand_over(from, to)
-            && self.stretches.iter().any(|stretch| stretch.can_hand_over(from, to))
+            && self.stretches.iter().any(|stretch| stretch.counts.can_hand_over(from, to))
     }
 
     fn round_otherwise(&mut self, from: u32, to: u32) {

@@ -48,6 +48,8 @@ impl Counts {
     fn on(&mut self, node: u32) -> &mut OnNode {
         let known = self.nodes.iter().position(|entry| entry.node == node);
         let index = known.unwrap_or_else(|| {
+            // There are many of these, of few nodes each.
+            self.nodes.reserve_exact(1);
             self.nodes.push(OnNode { node, ..OnNode::default() });
             self.nodes.len() - 1
         });

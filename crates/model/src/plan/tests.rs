@@ -149,7 +149,7 @@ fn a_full_node_takes_nothing_and_strays_go_to_the_nearest_sharer() {
 #[test]
 fn pages_of_nobody_stay() {
     assert_eq!(plan(&pages(5, 1, 0), &[Vec::new()], roomy(), flat), Plan::default());
-    assert_eq!(plan(&[], &[], roomy(), flat), Plan::default());
+    assert_eq!(plan(&[], &[fair(&[])], roomy(), flat), Plan::default());
 }
 
 #[test]

@@ -179,14 +179,17 @@ fn nodes(machine: &Topology) -> Vec<Finding> {
 
 /// Has anybody asked for merging, with what result, within what limits?
 fn registered(root: &Root, ksm: &Ksm, machine: &Topology) -> Result<Vec<Finding>> {
-    let Found { tenants, unread } = tenants::find(root, machine, &|| false)?;
+    let Found { tenants, unread, untold } = tenants::find(root, machine, &|| false)?;
     let unread = tenants::passed_over(&unread)
         .map(|what| note(what, "see what is wrong with it: its pages are neither shown nor moved"));
+    let untold = untold
+        .map(|what| note(what, "a kernel with CONFIG_KCMP=y, or an end of the process that does not answer"));
+    let unknown = unread.into_iter().chain(untold);
     if tenants.is_empty() {
         let remedy = "start programs by `nuksm exec -- CMD`, services with MemoryKSM=yes, QEMU without \
                       mem-merge=off (libvirt: without <nosharepages/>); ksmd then needs a full scan";
         let what = "no process that this user may see has mergeable memory that ksmd has scanned";
-        return Ok([problem(what, remedy)].into_iter().chain(unread).collect());
+        return Ok([problem(what, remedy)].into_iter().chain(unknown).collect());
     }
     let mut findings = vec![ok(format!("{} processes with mergeable memory", tenants.len()))];
     if ksm.pages_sharing == Some(0) && ksm.ksm_zero_pages.unwrap_or(0) == 0 {
@@ -200,7 +203,7 @@ fn registered(root: &Root, ksm: &Ksm, machine: &Topology) -> Result<Vec<Finding>
                       /sys/kernel/mm/ksm/pages_to_scan";
         findings.push(note(what, remedy));
     }
-    findings.extend(unread);
+    findings.extend(unknown);
     let mut limited = BTreeSet::new();
     for tenant in &tenants {
         limited.extend(nearly_full_cgroups(root, tenant.task)?);

@@ -62,7 +62,7 @@ pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
     } else {
         Kind::Repeated
     };
-    args.rule.check(root, kind != Kind::DryRun)?;
+    let rule = args.rule.check(root, kind != Kind::DryRun)?;
     if let Some(note) = engine_note(Engine::read(root)?.as_ref(), args.rule.policy) {
         warn!("{note}");
     }
@@ -73,12 +73,12 @@ pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
     loop {
         let looked = |view: &View, _| {
             if std::mem::take(&mut is_first) {
-                for word in args.rule.means_nobody(&view.tenants) {
+                for word in rule.means_nobody(&view.tenants) {
                     warn!("{word} is no tenant now: `nuksm status` lists their names");
                 }
             }
         };
-        let report = match placing::pass(root, &args.rule, kind, &mut homes, &stop, looked) {
+        let report = match placing::pass(root, &rule, kind, &mut homes, &stop, looked) {
             Err(error) if view::was_stopped(&error) => return Ok(ExitCode::SUCCESS),
             report => report?,
         };

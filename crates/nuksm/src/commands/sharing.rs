@@ -27,7 +27,7 @@ const MATRIX: usize = 10;
 #[derive(Debug, Serialize)]
 struct Report {
     merged_pages: u64,
-    /// Those of them that went while they were looked at.
+    /// Those of them that went while they were looked at, or whose process is silent.
     pages_of_unknown_node: u64,
     tenants: Vec<TenantRow>,
     /// Each two tenants that share anything, in the order of `tenants`.

@@ -222,9 +222,13 @@ impl Places {
         });
         let unknown = view.pages_of_unknown_node();
         let nowhere = (unknown > 0).then(|| {
-            format!("{unknown} merged pages are on an unknown node: they went while they were looked at")
+            format!(
+                "{unknown} merged pages are on an unknown node: they went while they were looked at, or their \
+                 process does not answer"
+            )
         });
-        let untold = view.note().into_iter().chain(unreliable).chain(nowhere).collect();
+        let untold =
+            view.note().into_iter().chain(view.notes.clone()).chain(unreliable).chain(nowhere).collect();
         Self { nodes: nodes.collect(), tenants: tenants.collect(), notes: untold }
     }
 }

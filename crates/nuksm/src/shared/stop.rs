@@ -23,11 +23,11 @@ pub struct Stopper {
 }
 
 impl Stop {
-    /// From now on SIGINT and SIGTERM are requests instead of the end.
+    /// From now on the first SIGINT or SIGTERM is a request instead of the end.
     pub fn on_signals() -> Result<Self> {
         let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
         let (sender, requests) = channel();
-        std::thread::spawn(move || signals.forever().take_while(|_| sender.send(()).is_ok()).count());
+        std::thread::spawn(move || obey(signals.forever(), &sender, exit));
         Ok(Self { requests, requested: Cell::new(false) })
     }
 
@@ -51,9 +51,46 @@ impl Stop {
     }
 }
 
+fn exit(status: i32) {
+    signal_hook::low_level::exit(status)
+}
+
+/// The first signal asks for an end, the second is one.
+fn obey(mut signals: impl Iterator<Item = i32>, sender: &Sender<()>, exit: impl FnOnce(i32)) {
+    if signals.next().is_some() {
+        // Nobody may listen any more.
+        let _ = sender.send(());
+    }
+    end(signals, exit);
+}
+
+fn end(mut signals: impl Iterator<Item = i32>, exit: impl FnOnce(i32)) {
+    if let Some(signal) = signals.find(|signal| [SIGINT, SIGTERM].contains(signal)) {
+        exit(128 + signal);
+    }
+}
+
+/// From now on SIGINT or SIGTERM is the end: whoever sent one before, and sends another,
+/// does not want to wait for what is under way.
+pub fn end_on_the_next(mut signals: Signals) {
+    std::thread::spawn(move || end(signals.forever(), exit));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_signal_is_a_request_and_the_second_an_end() {
+        let statuses = |signals: &[i32]| {
+            let (sender, requests) = channel();
+            let mut statuses = Vec::new();
+            obey(signals.iter().copied(), &sender, |status| statuses.push(status));
+            (requests.try_iter().count(), statuses)
+        };
+        assert_eq!(statuses(&[SIGTERM]), (1, vec![]));
+        assert_eq!(statuses(&[SIGINT, SIGTERM]), (1, vec![143]));
+    }
 
     #[test]
     fn dropping_the_stopper_is_a_request_that_lasts() {

@@ -2,17 +2,21 @@
 //! Tenants: processes with mergeable memory, by the names operators know.
 
 use anyhow::Result;
+use log::debug;
 use nuksm_ksmfs::ProcessKsm;
 use nuksm_numafs::{TaskStat, Topology, home_node};
-use nuksm_sysroot::{Root, Stopped, patiently};
-use std::collections::BTreeMap;
+use nuksm_sysroot::{Root, Wanted, patiently};
+use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt;
+use std::sync::Once;
 
 /// A process that KSM tracks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenant {
-    /// Process number.
+    /// Process number; of several that share one memory, the lowest.
     pub pid: u32,
+    /// The others, and the starts of each.
+    pub twins: Vec<(u32, u64)>,
     /// The task by which its memory is to be seen: [`TaskStat::memory_task`].
     pub task: u32,
     /// Virtual machine, container or service; else the program's name.
@@ -36,6 +40,8 @@ pub struct Found {
     pub tenants: Vec<Tenant>,
     /// Processes that could not be looked at, and why.
     pub unread: Vec<(u32, String)>,
+    /// Why nobody knows which of them share one memory, if so.
+    pub untold: Option<String>,
 }
 
 /// All tenants, unless `stop` says so, as [`nuksm_pagemap::Scan::run`] does.
@@ -61,8 +67,66 @@ pub fn find(root: &Root, machine: &Topology, stop: &dyn Fn() -> bool) -> Result<
             }
         },
     )
-    .map_err(|Stopped| nuksm_pagemap::Error::Stopped)?;
-    Ok(Found { tenants: found.into_values().collect(), unread })
+    .map_err(nuksm_pagemap::Error::from)?;
+    let found: Vec<Tenant> = found.into_values().collect();
+    let tasks: Vec<u32> = found.iter().map(|tenant| tenant.task).collect();
+    let (firsts, untold) = first_of_memory(root, &tasks, stop)?;
+    Ok(Found { tenants: once_each(found, &firsts), unread, untold })
+}
+
+impl Tenant {
+    /// When process `pid` started, if it is this one; in ticks.
+    pub fn start_of(&self, pid: u32) -> Option<u64> {
+        let own = (self.pid, self.start_ticks);
+        std::iter::once(&own).chain(&self.twins).find(|(process, _)| *process == pid).map(|(_, start)| *start)
+    }
+}
+
+/// One tenant of each memory; `firsts` has for each the first task with its memory.
+fn once_each(tenants: Vec<Tenant>, firsts: &[u32]) -> Vec<Tenant> {
+    let mut kept = Vec::<Tenant>::with_capacity(tenants.len());
+    let mut places = HashMap::new();
+    for (tenant, &first) in tenants.into_iter().zip(firsts) {
+        if tenant.task == first {
+            places.insert(first, kept.len());
+            kept.push(tenant);
+        } else if let Some(&place) = places.get(&first) {
+            debug!("process {} has the memory of process {}", tenant.pid, kept[place].pid);
+            kept[place].twins.push((tenant.pid, tenant.start_ticks));
+        }
+    }
+    kept
+}
+
+/// For each of `tasks` the first of them that has the same memory. Where that cannot be
+/// known it is each itself, and why is told.
+pub fn first_of_memory(
+    root: &Root,
+    tasks: &[u32],
+    stop: &dyn Fn() -> bool,
+) -> Result<(Vec<u32>, Option<String>)> {
+    static UNKNOWN: Once = Once::new();
+    let (mut firsts, mut untold) = (tasks.to_vec(), None);
+    if !root.is_real() {
+        return Ok((firsts, untold));
+    }
+    // No process has this number, so that who holds this up hides nobody.
+    let asked = [(0, firsts.clone())];
+    let compare = |tasks: Vec<u32>, _: &Wanted| nuksm_pagemap::first_of_memory(&tasks);
+    patiently(asked, compare, stop, |_, told| match told {
+        Some(Ok(told)) => firsts = told,
+        // That stays so: it is told once.
+        Some(Err(error)) => UNKNOWN.call_once(|| {
+            let why = "this kernel does not tell which processes share one memory, so each of them counts";
+            untold = Some(format!("{why} (CONFIG_KCMP: {error})"));
+        }),
+        None => {
+            let why = "which processes share one memory is not known, so each of them counts";
+            untold = Some(format!("{why}: one does not answer"));
+        }
+    })
+    .map_err(nuksm_pagemap::Error::from)?;
+    Ok((firsts, untold))
 }
 
 /// An error in one line.
@@ -102,7 +166,17 @@ fn tenant(root: &Root, machine: &Topology, pid: u32) -> nuksm_sysroot::Result<Op
     let node = home_node(root, pid, machine)?.and_then(|node| machine.memory_node(node));
     let cgroup = cgroup(root, task)?;
     let name = name_in(root, task, &cgroup, &stat)?;
-    Ok(Some(Tenant { pid, task, name, cgroup, node, nice: stat.nice, start_ticks: stat.start_ticks, ksm }))
+    Ok(Some(Tenant {
+        pid,
+        twins: Vec::new(),
+        task,
+        name,
+        cgroup,
+        node,
+        nice: stat.nice,
+        start_ticks: stat.start_ticks,
+        ksm,
+    }))
 }
 
 /// The name of the process that `task` belongs to: of the virtual machine, the
@@ -291,7 +365,7 @@ mod tests {
             (3, 0, None),
             (4, 4096, None),
         ]);
-        let Found { tenants, unread } = found(&root);
+        let Found { tenants, unread, .. } = found(&root);
         let names: Vec<_> = tenants.iter().map(|tenant| (tenant.name.as_str(), tenant.nice)).collect();
         assert_eq!((names, unread), (vec![("name2", 7), ("name4", 7)], vec![]));
         assert_eq!(tenants[0].cgroup, "/a/b", "not that of a hierarchy of version 1");
@@ -323,11 +397,20 @@ mod tests {
             fs::remove_file(&stat).unwrap();
             fs::create_dir(&stat).unwrap();
         }
-        let Found { tenants, unread } = found(&root);
+        let Found { tenants, unread, .. } = found(&root);
         assert_eq!(tenants.iter().map(|tenant| tenant.pid).collect::<Vec<_>>(), [3]);
         let note = passed_over(&unread).unwrap();
         assert!(note.starts_with("process 2, and 1 others are passed over: cannot read "), "{note}");
         assert!(note.ends_with("/proc/2/stat: Is a directory (os error 21)"), "{note}");
+    }
+
+    #[test]
+    fn processes_of_one_memory_are_one_tenant() {
+        let (_dir, root) = machine(&[(2, 4096, None), (3, 4096, None), (4, 4096, None), (5, 4096, None)]);
+        let tenants = once_each(found(&root).tenants, &[2, 3, 2, 2]);
+        let pids: Vec<_> = tenants.iter().map(|tenant| (tenant.pid, tenant.twins.as_slice())).collect();
+        assert_eq!(pids, [(2, [(4, 0), (5, 0)].as_slice()), (3, &[])]);
+        assert_eq!([2, 5, 3].map(|pid| tenants[0].start_of(pid)), [Some(0), Some(0), None]);
     }
 
     #[test]
@@ -344,7 +427,7 @@ mod tests {
             unsafe { libc::syscall(libc::SYS_setfsuid, 65_534) };
             found(&root)
         };
-        let Found { tenants, unread } = std::thread::scope(|scope| scope.spawn(look).join().unwrap());
+        let Found { tenants, unread, .. } = std::thread::scope(|scope| scope.spawn(look).join().unwrap());
         assert_eq!(tenants.iter().map(|tenant| tenant.pid).collect::<Vec<_>>(), [3]);
         let note = passed_over(&unread).unwrap();
         assert!(note.starts_with("process 2 is ") && note.contains("Permission denied"), "{note}");

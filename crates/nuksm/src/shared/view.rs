@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A moment's view of all merged pages: where they are and who shares them.
 
-use crate::shared::tenants::{self, Found, Tenant};
+use crate::shared::tenants::{self, Found, Tenant, with_cause};
 use anyhow::{Context, Result};
 use log::warn;
 use nuksm_ksmfs::Ksm;
 use nuksm_model::Page;
 use nuksm_numafs::Topology;
 use nuksm_pagemap::{KpageFlags, Mapping, Scan};
-use nuksm_sysroot::Root;
+use nuksm_sysroot::{Root, Wanted, patiently, unless_stopped};
 use std::collections::{BTreeMap, HashMap};
 
 /// All merged pages with several mappings.
@@ -28,10 +28,12 @@ pub struct View {
     pub ksm_flag_reliable: bool,
     /// Processes that could not be looked at, or not to their end, and why.
     pub unread: Vec<(u32, String)>,
+    /// What else is not known, and why.
+    pub notes: Vec<String>,
 }
 
-/// The node of a page that was gone before the kernel could be asked for it: none has
-/// this number.
+/// The node of a page that was gone before the kernel could be asked for it, or whose
+/// tenant does not answer: none has this number.
 pub const UNKNOWN_NODE: u32 = u32::MAX;
 
 /// KSM's settings and counters, or the error that this kernel has no KSM.
@@ -54,18 +56,18 @@ pub struct TenantPages {
 }
 
 impl View {
-    /// Looks at the machine. Takes root. `stop` is asked again and again: once it
-    /// says true, the answer is an error that [`was_stopped`] knows.
+    /// Looks at the machine. Takes root. `stop` is asked ten times a second at least: once
+    /// it says true, the answer is an error that [`was_stopped`] knows.
     pub fn collect(root: &Root, stop: &dyn Fn() -> bool) -> Result<Self> {
         let machine = Topology::read(root).context("cannot read the machine's nodes")?;
-        let Found { tenants, mut unread } =
+        let Found { tenants, mut unread, untold } =
             tenants::find(root, &machine, stop).context("cannot list processes")?;
         let mut flags = KpageFlags::open(root).context("cannot tell merged pages from others")?;
         let tasks: Vec<u32> = tenants.iter().map(|tenant| tenant.task).collect();
         let scan =
             Scan::run(root, &mut flags, &tasks, stop).context("cannot look through mergeable memory")?;
         let pid_and_why = |(tenant, error): &(u32, nuksm_sysroot::Error)| {
-            (tenants[*tenant as usize].pid, tenants::with_cause(error))
+            (tenants[*tenant as usize].pid, with_cause(error))
         };
         unread.extend(scan.unread.iter().map(pid_and_why));
         let mut view = Self {
@@ -76,8 +78,14 @@ impl View {
             sets: Vec::new(),
             ksm_flag_reliable: flags.ksm_flag_reliable(),
             unread,
+            notes: untold.into_iter().collect(),
         };
-        view.group();
+        let group = move || {
+            let strays = view.group();
+            (view, strays)
+        };
+        let (mut view, strays) = unless_stopped(group, stop).map_err(nuksm_pagemap::Error::from)?;
+        view.ask_nodes(root, &strays, stop)?;
         Ok(view)
     }
 
@@ -86,15 +94,17 @@ impl View {
         tenants::passed_over(&self.unread)
     }
 
-    /// Says so, where no report does.
+    /// Says so, and what else is not known, where no report does.
     pub fn warn(&self) {
-        if let Some(note) = self.note() {
+        for note in self.note().iter().chain(&self.notes) {
             warn!("{note}");
         }
     }
 
-    /// Finds each page's node and sharing set.
-    fn group(&mut self) {
+    /// Finds each page's sharing set, and its node by its frame; and the pages, by index,
+    /// whose frame several nodes may own.
+    fn group(&mut self) -> Vec<(usize, Mapping)> {
+        let mut strays = Vec::new();
         let mut known = HashMap::<Vec<u32>, u32>::new();
         let mut sharers = Vec::new();
         for mappings in self.scan.pages() {
@@ -109,21 +119,50 @@ impl View {
                     u32::try_from(self.sets.len() - 1).unwrap_or(u32::MAX)
                 }),
             };
-            self.pages.push(Page { node: self.node_of(mappings[0]), set, place: mappings[0].place() });
+            let mapping = mappings[0];
+            let node = self.machine.node_of_pfn(mapping.pfn).unwrap_or_else(|| {
+                strays.push((self.pages.len(), mapping));
+                UNKNOWN_NODE
+            });
+            self.pages.push(Page { node, set, place: mapping.place() });
         }
+        strays
     }
 
-    /// The node of a page: by its frame where one node owns it, else by asking
-    /// the kernel.
-    fn node_of(&self, mapping: Mapping) -> u32 {
-        self.machine.node_of_pfn(mapping.pfn).unwrap_or_else(|| {
-            let task = self.tenants[mapping.tenant() as usize].task;
-            nuksm_pagemap::nodes_of(task, &[mapping.addr()])
-                .first()
-                .copied()
-                .flatten()
-                .unwrap_or(UNKNOWN_NODE)
-        })
+    /// Asks the kernel for the nodes of these pages. One that is gone by then, or whose
+    /// tenant does not answer, is on [`UNKNOWN_NODE`].
+    fn ask_nodes(&mut self, root: &Root, strays: &[(usize, Mapping)], stop: &dyn Fn() -> bool) -> Result<()> {
+        let mut of_tenants = BTreeMap::<u32, (Vec<usize>, Vec<u64>)>::new();
+        for (page, mapping) in strays {
+            let (pages, addrs) = of_tenants.entry(mapping.tenant()).or_default();
+            pages.push(*page);
+            addrs.push(mapping.addr());
+        }
+        let (mut asked, mut jobs) = (Vec::new(), Vec::new());
+        for (tenant, (pages, addrs)) in of_tenants {
+            let tenant = &self.tenants[tenant as usize];
+            asked.push((tenant.pid, pages));
+            jobs.push((tenant.task, (tenant.task, addrs)));
+        }
+        let there = root.clone();
+        let mut unread = Vec::new();
+        patiently(
+            jobs,
+            move |(task, addrs), wanted| nodes_of(&there, task, &addrs, wanted),
+            stop,
+            |number, nodes| {
+                let (pid, pages) = &asked[number];
+                for (page, node) in pages.iter().zip(nodes.iter().flatten()) {
+                    self.pages[*page].node = node.unwrap_or(UNKNOWN_NODE);
+                }
+                if nodes.is_none() {
+                    unread.push((*pid, with_cause(&root.unanswered(*pid))));
+                }
+            },
+        )
+        .map_err(nuksm_pagemap::Error::from)?;
+        self.unread.extend(unread);
+        Ok(())
     }
 
     /// Merged pages on each node that has memory.
@@ -206,6 +245,24 @@ impl View {
     }
 }
 
+/// Pages that one call asks about.
+const ASKED: usize = 4096;
+
+/// The nodes of the pages of `task` at `addrs`.
+fn nodes_of(root: &Root, task: u32, addrs: &[u64], wanted: &Wanted) -> Vec<Option<u32>> {
+    let pagemap = nuksm_pagemap::Pagemap::open(root, &task.to_string()).ok().flatten();
+    let ask = |addrs: &[u64]| {
+        if wanted.is_over() {
+            return Vec::new();
+        }
+        // Who waits for the memory's lock here can be ended by a signal; in
+        // move_pages() nobody can.
+        let _ = pagemap.as_ref().map(|pagemap| pagemap.entry(addrs[0]));
+        nuksm_pagemap::nodes_of(task, addrs)
+    };
+    addrs.chunks(ASKED).flat_map(ask).collect()
+}
+
 #[cfg(test)]
 pub mod tests {
     use super::*;
@@ -215,6 +272,7 @@ pub mod tests {
     pub fn view() -> View {
         let tenant = |pid: u32, node| Tenant {
             pid,
+            twins: Vec::new(),
             task: pid,
             name: format!("t{pid}"),
             cgroup: String::new(),
@@ -246,6 +304,7 @@ pub mod tests {
             sets: Vec::new(),
             ksm_flag_reliable: false,
             unread: Vec::new(),
+            notes: Vec::new(),
         };
         view.group();
         view
@@ -304,6 +363,35 @@ pub mod tests {
         assert_eq!(view.sets, [vec![0, 1], vec![0, 2]]);
         assert_eq!(view.pages_per_set(), [2, 1]);
         assert_eq!(view.pages_per_node(), BTreeMap::from([(0, 2), (1, 1)]));
+    }
+
+    #[test]
+    fn pages_of_frames_that_nodes_share_are_asked_for_and_who_is_silent_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, proc) = (Root::at(dir.path()), dir.path().join("proc/6010"));
+        std::fs::create_dir_all(&proc).unwrap();
+        let pagemap = proc.join("pagemap");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pagemap, rustix::fs::Mode::RUSR).unwrap();
+        let mut view = View { pages: Vec::new(), sets: Vec::new(), ..view() };
+        view.machine.zones.remove(0);
+        for tenant in &mut view.tenants {
+            // Who is held up is known by pid, in all tests of this process.
+            (tenant.pid, tenant.task) = (tenant.pid + 6000, tenant.task + 6000);
+        }
+        let strays = view.group();
+        assert_eq!(
+            strays.iter().map(|(page, mapping)| (*page, mapping.pfn)).collect::<Vec<_>>(),
+            [(0, 1), (1, 2)]
+        );
+        view.ask_nodes(&root, &strays, &|| false).unwrap();
+        assert_eq!(
+            view.pages.iter().map(|page| page.node).collect::<Vec<_>>(),
+            [UNKNOWN_NODE, UNKNOWN_NODE, 1]
+        );
+        let note = view.note().unwrap();
+        assert!(note.starts_with("process 6010 is passed over: "), "{note}");
+        // Lets the thread that waits go.
+        let _ = std::fs::OpenOptions::new().write(true).open(pagemap);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::str::FromStr;
 /// Which tenants are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Who {
-    /// One process, as long as it lives.
-    Pid(u32),
+    /// One process; with its start, only as long as it lives.
+    Pid(u32, Option<u64>),
     /// By the name that reports show.
     Name(Pattern),
     /// Those in a cgroup, or in one below it.
@@ -29,7 +29,9 @@ impl Who {
     pub fn is(&self, tenant: &Tenant) -> bool {
         let path = tenant.cgroup.as_str();
         match self {
-            Self::Pid(pid) => *pid == tenant.pid,
+            Self::Pid(pid, start) => {
+                tenant.start_of(*pid).is_some_and(|of_this| start.is_none_or(|start| start == of_this))
+            }
             Self::Name(pattern) => pattern.matches(&tenant.name),
             Self::Cgroup(pattern) => {
                 let ends = path.match_indices('/').map(|(at, _)| at).filter(|&at| at > 0);
@@ -47,7 +49,8 @@ impl FromStr for Who {
         if text.starts_with(|char: char| char.is_ascii_digit())
             && text.chars().all(|char| char.is_ascii_digit())
         {
-            return text.parse().map(Self::Pid).map_err(|_| format!("{text:?} is no process number"));
+            let pid = text.parse().map(|pid| Self::Pid(pid, None));
+            return pid.map_err(|_| format!("{text:?} is no process number"));
         }
         let (make, words): (fn(Pattern) -> Self, &str) = match text.split_once(':') {
             Some(("cgroup", path)) => (Self::Cgroup, path),
@@ -68,7 +71,7 @@ impl FromStr for Who {
 impl Display for Who {
     fn fmt(&self, out: &mut Formatter) -> fmt::Result {
         match self {
-            Self::Pid(pid) => write!(out, "{pid}"),
+            Self::Pid(pid, _) => write!(out, "{pid}"),
             Self::Name(pattern) => write!(out, "{pattern}"),
             Self::Cgroup(pattern) => write!(out, "cgroup:{pattern}"),
             Self::Unit(pattern) => write!(out, "unit:{pattern}"),
@@ -78,7 +81,14 @@ impl Display for Who {
 
 impl<'de> Deserialize<'de> for Who {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+        match String::deserialize(deserializer)?.parse() {
+            // The file outlives the process.
+            Ok(Self::Pid(..)) => Err(de::Error::custom(
+                "a pid means another process once this one has ended: write a name (web1, web*), \
+                 cgroup:/machine.slice/*, or unit:nginx.service",
+            )),
+            who => who.map_err(de::Error::custom),
+        }
     }
 }
 
@@ -89,12 +99,13 @@ mod tests {
     fn tenant() -> Tenant {
         Tenant {
             pid: 12,
+            twins: vec![(14, 140)],
             task: 12,
             name: "docker:0123456789ab".into(),
             cgroup: "/machine.slice/docker-0123456789abcdef.scope/worker".into(),
             node: None,
             nice: 0,
-            start_ticks: 0,
+            start_ticks: 120,
             ksm: nuksm_ksmfs::ProcessKsm::default(),
         }
     }
@@ -107,6 +118,7 @@ mod tests {
     fn tenants_by_pid_name_cgroup_and_unit() {
         for who in [
             "12",
+            "14",
             "docker:0123456789ab",
             "docker:*",
             "*",
@@ -122,6 +134,13 @@ mod tests {
             ["1", "120", "docker", "worker", "cgroup:/machine", "cgroup:machine.slice", "unit:nginx.service"]
         {
             assert!(!is(who), "{who}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_another_process_has_by_now_is_not_this_one() {
+        for (pid, start, is_it) in [(12, 120, true), (12, 121, false), (14, 140, true), (14, 120, false)] {
+            assert_eq!(Who::Pid(pid, Some(start)).is(&tenant()), is_it, "{pid} since {start}");
         }
     }
 

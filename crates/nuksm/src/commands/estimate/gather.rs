@@ -10,7 +10,7 @@ use crate::shared::tenants;
 use anyhow::Result;
 use nuksm_fingerprint::{Error, Label, MemoryFile, Page, Process, TableReader, TableWriter};
 use nuksm_model::estimate::{Contents, Tenant};
-use nuksm_sysroot::Root;
+use nuksm_sysroot::{Root, ask};
 use std::time::Duration;
 
 /// What was read.
@@ -33,7 +33,13 @@ pub struct Gathered {
     pub zero_already: u64,
     /// Processes that could not be opened at their turn, and why.
     pub unread: Vec<(u32, String)>,
+    /// Processes that did not answer before they were read to their end, and why.
+    pub cut_short: Vec<(u32, String)>,
 }
+
+/// Batches of a process that are read at once: another thread reads them, and takes
+/// about as long to begin as for one of them.
+const BATCHES: usize = 16;
 
 /// Where a tenant's pages are.
 enum Memory {
@@ -42,11 +48,29 @@ enum Memory {
 }
 
 impl Memory {
-    /// Reads the next pages into `pages`; false at the end.
-    fn next_batch(&mut self, pages: &mut Vec<Page>) -> Result<bool, Error> {
+    /// The next pages, and what is left to be read, if anything. Whoever does not answer
+    /// is an error.
+    fn next_batch(self, root: &Root) -> Result<(Vec<Page>, Self, bool), Error> {
         match self {
-            Self::Process(process) => process.next_batch(pages),
-            Self::File(file) => file.next_batch(pages),
+            Self::Process(mut process) => {
+                let pid = process.pid();
+                let read = ask(pid, move || {
+                    let (mut all, mut pages, mut batches) = (Vec::new(), Vec::new(), BATCHES);
+                    let mut goes_on = true;
+                    while goes_on && batches > 0 {
+                        goes_on = process.next_batch(&mut pages)?;
+                        all.append(&mut pages);
+                        batches -= 1;
+                    }
+                    Ok((all, Self::Process(process), goes_on))
+                });
+                read.unwrap_or_else(|| Err(root.unanswered(pid).into()))
+            }
+            Self::File(mut file) => {
+                let mut pages = Vec::new();
+                let goes_on = file.next_batch(&mut pages)?;
+                Ok((pages, Self::File(file), goes_on))
+            }
         }
     }
 }
@@ -58,12 +82,13 @@ pub fn gather(root: &Root, args: &EstimateArgs, inputs: Vec<Input>, stop: &Stop)
     let mut reading = Reading {
         dump: args.dump.as_deref().map(TableWriter::create).transpose()?,
         progress: Progress::new(inputs.iter().map(Input::pages).sum()),
+        root,
         stop,
         gathered: Gathered::new(args, frames_known),
     };
     for input in inputs {
         let goes_on = match input {
-            Input::Process(candidate) => reading.process(root, candidate)?,
+            Input::Process(candidate) => reading.process(candidate)?,
             Input::File { label, memory } => reading.memory(label, None, Memory::File(memory))?,
             Input::Table(table) => reading.table(table)?,
         };
@@ -79,15 +104,18 @@ pub fn gather(root: &Root, args: &EstimateArgs, inputs: Vec<Input>, stop: &Stop)
 struct Reading<'a> {
     dump: Option<TableWriter>,
     progress: Progress,
+    root: &'a Root,
     stop: &'a Stop,
     gathered: Gathered,
 }
 
 impl Reading<'_> {
     /// Reads the memory of a process, unless it ended meanwhile; false when interrupted.
-    fn process(&mut self, root: &Root, candidate: Candidate) -> Result<bool> {
+    fn process(&mut self, candidate: Candidate) -> Result<bool> {
         let Candidate { label, pid, task, is_named, .. } = candidate;
-        match Process::open(root, task) {
+        let there = self.root.clone();
+        let opened = ask(task, move || Process::open(&there, task));
+        match opened.unwrap_or_else(|| Err(self.root.unanswered(task).into())) {
             Ok(process) => return self.memory(label, Some(pid), Memory::Process(Box::new(process))),
             Err(error) if is_named => return Err(error.into()),
             Err(Error::NoProcess(_)) => {}
@@ -104,8 +132,16 @@ impl Reading<'_> {
             dump.set_label(label.clone())?;
         }
         let tenant = self.gathered.add_tenant(label, pid);
-        let mut pages = Vec::new();
-        while memory.next_batch(&mut pages)? {
+        let mut goes_on = true;
+        while goes_on {
+            let pages;
+            (pages, memory, goes_on) = match (memory.next_batch(self.root), pid) {
+                (Err(Error::Proc(error @ nuksm_sysroot::Error::Unanswered { .. })), Some(pid)) => {
+                    self.gathered.cut_short.push((pid, error.to_string()));
+                    return Ok(true);
+                }
+                (read, _) => read?,
+            };
             if let Some(dump) = &mut self.dump {
                 dump.add(&pages)?;
             }
@@ -159,6 +195,7 @@ impl Gathered {
             vanished: 0,
             zero_already: 0,
             unread: Vec::new(),
+            cut_short: Vec::new(),
         }
     }
 
@@ -182,5 +219,72 @@ impl Gathered {
             self.shared_places += 1;
             self.frames.add(index, nuksm_fingerprint::fingerprint(&frame.to_ne_bytes()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::estimate::inputs;
+    use crate::shared::tree::tree;
+    use clap::Parser;
+    use std::sync::mpsc::{Sender, channel};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: EstimateArgs,
+    }
+
+    /// From now on, processes with this number do not answer. Who is held up is known by
+    /// pid, in all tests of this process.
+    fn silence(pid: u32) -> Sender<()> {
+        let (sender, receiver) = channel();
+        assert_eq!(ask(pid, move || receiver.recv().is_ok()), None);
+        sender
+    }
+
+    #[test]
+    fn who_does_not_answer_at_its_turn_is_passed_over_unless_it_is_named() {
+        let stat = |pid: u32| format!("{pid} (t) S {} 7 {}", ["0"; 15].join(" "), ["1"; 30].join(" "));
+        let (stat, other) = (stat(5010), stat(5011));
+        let status = "RssAnon:\t  1 kB\n";
+        let (_dir, root) = tree(&[
+            ("proc/self/status", "CapEff:\t0\n"),
+            ("proc/5010/stat", &stat),
+            ("proc/5010/status", status),
+            ("proc/5010/mem", ""),
+            ("proc/5011/stat", &other),
+            ("proc/5011/status", status),
+            ("proc/5011/mem", ""),
+            ("proc/5011/pagemap", ""),
+            ("proc/5011/smaps", ""),
+        ]);
+        let args = |line: &str| Line::parse_from(line.split(' ')).args;
+        let found = |line| inputs::find(&root, &args(line), &|| false).unwrap().inputs;
+        let (all, named) = (found("estimate --all"), found("estimate --pid 5010"));
+        let _sender = silence(5010);
+        let (_stopper, stop) = Stop::by_hand();
+        let gather = |inputs| gather(&root, &args("estimate"), inputs, &stop);
+        let gathered = gather(all).unwrap().unwrap();
+        assert_eq!((gathered.labels.len(), gathered.unread.len(), gathered.unread[0].0), (1, 1, 5010));
+        let error = gather(named).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("proc/5010 does not answer"), "{error}");
+    }
+
+    #[test]
+    fn who_falls_silent_counts_as_far_as_it_was_read() {
+        let (_dir, root) = tree(&[("proc/5009/mem", ""), ("proc/5009/pagemap", ""), ("proc/5009/smaps", "")]);
+        let process = Box::new(Process::open(&root, 5009).unwrap());
+        let _sender = silence(5009);
+        let (_stopper, stop) = Stop::by_hand();
+        let gathered = Gathered::new(&Line::parse_from(["estimate"]).args, true);
+        let mut reading =
+            Reading { dump: None, progress: Progress::new(1), root: &root, stop: &stop, gathered };
+        let label = Label { tenant: "silent".into(), source: "pid 5009".into(), node: None, nice: 0 };
+        assert!(reading.memory(label, Some(5009), Memory::Process(process)).unwrap(), "the others are read");
+        let Gathered { labels, unread, cut_short, .. } = reading.gathered;
+        assert_eq!((labels.len(), unread.len(), cut_short.len()), (1, 0, 1));
+        assert!(cut_short[0].1.ends_with("proc/5009 does not answer: its memory is locked"), "{cut_short:?}");
     }
 }

@@ -7,7 +7,8 @@ use crate::shared::tenants;
 use anyhow::{Context, Result, bail};
 use nuksm_fingerprint::{Error, Label, MemoryFile, Process, TableReader};
 use nuksm_numafs::{TaskStat, Topology, home_node};
-use nuksm_sysroot::Root;
+use nuksm_sysroot::{Root, ask, patiently};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Anonymous memory of a process that is looked at without being named: virtual
@@ -45,6 +46,8 @@ pub struct Found {
     pub unread: Vec<(u32, String)>,
     /// Those that this user may not read.
     pub denied: usize,
+    /// Why nobody knows which of them share one memory, if so.
+    pub untold: Option<String>,
 }
 
 impl Input {
@@ -58,16 +61,19 @@ impl Input {
     }
 }
 
-/// Finds what the arguments name, or all large processes.
-pub fn find(root: &Root, args: &EstimateArgs) -> Result<Found> {
+/// Finds what the arguments name, or all large processes. `stop` is asked as
+/// [`crate::shared::view::View::collect`] does.
+pub fn find(root: &Root, args: &EstimateArgs, stop: &dyn Fn() -> bool) -> Result<Found> {
     let machine = Topology::read(root).context("cannot read the machine's nodes")?;
-    let mut found = Found { inputs: Vec::new(), unread: Vec::new(), denied: 0 };
+    let mut found = Found { inputs: Vec::new(), unread: Vec::new(), denied: 0, untold: None };
     let inputs = &mut found.inputs;
     let mut pids = args.pid.clone();
     pids.sort_unstable();
     pids.dedup();
     for pid in pids {
-        let Some(candidate) = candidate(root, pid, 0, &machine)? else {
+        let (there, topology) = (root.clone(), machine.clone());
+        let asked = ask(pid, move || candidate(&there, pid, 0, &topology));
+        let Some(candidate) = asked.unwrap_or_else(|| Err(root.unanswered(pid).into()))? else {
             bail!(
                 "process {pid} has no memory of its own: it is a kernel thread, or has ended and waits for its parent"
             );
@@ -88,41 +94,66 @@ pub fn find(root: &Root, args: &EstimateArgs) -> Result<Found> {
         }
     }
     if inputs.is_empty() {
-        find_processes(root, args.all, &machine, &mut found)?;
+        find_processes(root, args.all, &machine, stop, &mut found)?;
     }
+    keep_one_of_each(root, &mut found, stop)?;
     Ok(found)
 }
 
 /// What else is needed to read more.
 const PRIVILEGE: &str = "run as root, or with CAP_SYS_PTRACE";
 
-fn find_processes(root: &Root, all: bool, machine: &Topology, found: &mut Found) -> Result<()> {
+/// One process of each memory, the lowest; and all else.
+fn keep_one_of_each(root: &Root, found: &mut Found, stop: &dyn Fn() -> bool) -> Result<()> {
+    let task = |input: &Input| match input {
+        Input::Process(candidate) => Some(candidate.task),
+        _ => None,
+    };
+    let tasks: Vec<u32> = found.inputs.iter().filter_map(task).collect();
+    let (firsts, untold) = tenants::first_of_memory(root, &tasks, stop)?;
+    found.untold = untold;
+    let mut firsts = firsts.into_iter();
+    found.inputs.retain(|input| task(input).is_none_or(|task| firsts.next() == Some(task)));
+    Ok(())
+}
+
+fn find_processes(
+    root: &Root,
+    all: bool,
+    machine: &Topology,
+    stop: &dyn Fn() -> bool,
+    found: &mut Found,
+) -> Result<()> {
     let least = if all { 1 } else { LARGE_KIB };
-    for pid in root.numbered("proc", "")? {
-        if pid == std::process::id() {
-            continue;
-        }
-        match candidate(root, pid, least, machine) {
-            Ok(candidate) => found.inputs.extend(candidate.map(Input::Process)),
-            Err(Error::NotAllowed(_)) => found.denied += 1,
-            Err(Error::NoProcess(_)) => {}
-            // None may keep the others from being seen.
-            Err(error) => found.unread.push((pid, tenants::with_cause(&error))),
-        }
-    }
-    if !found.inputs.is_empty() {
+    let mut pids = root.numbered("proc", "")?;
+    pids.retain(|&pid| pid != std::process::id());
+    let (there, topology) = (root.clone(), machine.clone());
+    let mut candidates = BTreeMap::new();
+    patiently(
+        pids.iter().map(|&pid| (pid, pid)),
+        move |pid, _| candidate(&there, pid, least, &topology),
+        stop,
+        |number, candidate| {
+            let pid = pids[number];
+            match candidate.unwrap_or_else(|| Err(root.unanswered(pid).into())) {
+                Ok(candidate) => candidates.extend(candidate.map(|candidate| (pid, candidate))),
+                Err(Error::NotAllowed(_)) => found.denied += 1,
+                Err(Error::NoProcess(_)) => {}
+                // None may keep the others from being seen.
+                Err(error) => found.unread.push((pid, tenants::with_cause(&error))),
+            }
+        },
+    )
+    .map_err(nuksm_pagemap::Error::from)?;
+    found.inputs.extend(candidates.into_values().map(Input::Process));
+    // Who could not be read is told with the others that cannot, at their turn.
+    if !found.inputs.is_empty() || !found.unread.is_empty() {
         return Ok(());
     }
     if found.denied > 0 {
         bail!("this user may read none of the {} processes in question: {PRIVILEGE}", found.denied);
     }
-    if found.unread.is_empty() {
-        bail!(
-            "no process has {} MiB of anonymous memory: name some with --pid, or use --all",
-            LARGE_KIB >> 10
-        );
-    }
-    Ok(())
+    bail!("no process has {} MiB of anonymous memory: name some with --pid, or use --all", LARGE_KIB >> 10);
 }
 
 /// Who is left out.
@@ -206,7 +237,7 @@ mod tests {
 
     fn found(root: &Root, line: &str) -> Result<Vec<String>> {
         let args = Line::parse_from(format!("estimate {line}").split_whitespace()).args;
-        Ok(find(root, &args)?
+        Ok(find(root, &args, &|| false)?
             .inputs
             .into_iter()
             .map(|input| match input {
@@ -232,12 +263,31 @@ mod tests {
     }
 
     #[test]
+    fn who_does_not_answer_is_passed_over_and_the_rest_is_read() {
+        // Who is held up is known by pid, in all tests of this process.
+        let (dir, root) = machine(&[(5007, "RssAnon:\t  1 kB\n"), (5008, "RssAnon:\t  1 kB\n")]);
+        let args = |line: &str| Line::parse_from(line.split(' ')).args;
+        let memory = dir.path().join("proc/5007/mem");
+        fs::remove_file(&memory).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &memory, rustix::fs::Mode::RUSR).unwrap();
+        let found = find(&root, &args("estimate --all"), &|| false).unwrap();
+        let notes = notes(found.denied, &found.unread);
+        assert_eq!((found.inputs.len(), notes.len()), (1, 1));
+        assert!(notes[0].contains("process 5007 is passed over: ") && notes[0].contains("does not answer"));
+        let error = find(&root, &args("estimate --pid 5007"), &|| false).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("proc/5007 does not answer"), "{error}");
+        assert!(find(&root, &args("estimate --all"), &|| true).is_err(), "it was stopped");
+        // Lets the thread that waits go.
+        let _ = fs::OpenOptions::new().write(true).open(memory);
+    }
+
+    #[test]
     fn one_that_cannot_be_read_is_passed_over_with_the_cause() {
         let (dir, root) = machine(&[(7, "RssAnon:\t  65536 kB\n"), (8, "RssAnon:\t  65536 kB\n")]);
         fs::remove_file(dir.path().join("proc/8/stat")).unwrap();
         fs::create_dir(dir.path().join("proc/8/stat")).unwrap();
         let args = Line::parse_from(["estimate"]).args;
-        let found = find(&root, &args).unwrap();
+        let found = find(&root, &args, &|| false).unwrap();
         assert_eq!(found.inputs.len(), 1);
         let notes = notes(found.denied, &found.unread);
         assert!(notes[0].starts_with("process 8 is passed over: cannot read "), "{notes:?}");

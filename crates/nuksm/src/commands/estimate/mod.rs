@@ -12,11 +12,12 @@ pub use args::EstimateArgs;
 
 use crate::shared::output;
 use crate::shared::stop::Stop;
+use crate::shared::view;
 use anyhow::{Result, bail};
 use inputs::Found;
 use log::warn;
 use nuksm_model::estimate::Settings;
-use nuksm_sysroot::Root;
+use nuksm_sysroot::{Root, unless_stopped};
 use std::process::ExitCode;
 
 /// What a shell says of a program that SIGINT ended.
@@ -32,17 +33,36 @@ pub fn run(root: &Root, args: &EstimateArgs) -> Result<ExitCode> {
         use_zero_pages: ksm.use_zero_pages == Some(1),
         page_size: nuksm_pagemap::page_size(),
     };
-    let Found { inputs, mut unread, denied } = inputs::find(root, args)?;
+    let Found { inputs, mut unread, denied, untold } = match inputs::find(root, args, &|| stop.is_requested())
+    {
+        Err(error) if view::was_stopped(&error) => return Ok(interrupted()),
+        found => found?,
+    };
     let Some(mut gathered) = gather::gather(root, args, inputs, &stop)? else {
-        warn!("interrupted, nothing is reported");
-        return Ok(ExitCode::from(INTERRUPTED));
+        return Ok(interrupted());
     };
     unread.append(&mut gathered.unread);
-    let notes = inputs::notes(denied, &unread);
+    let mut notes = inputs::notes(denied, &unread);
     if gathered.labels.is_empty() && !unread.is_empty() {
         bail!("nothing could be looked at: {}", notes.join("; "));
     }
-    let report = report::Report::new(gathered, settings, notes);
+    notes.extend(untold);
+    if let Some((pid, why)) = gathered.cut_short.first() {
+        let others = match gathered.cut_short.len() {
+            1 => " counts".into(),
+            several => format!(", and {} others count", several - 1),
+        };
+        notes.push(format!("process {pid}{others} as far as could be read only: {why}"));
+    }
+    let figures = move || report::Report::new(gathered, settings, notes);
+    let Ok(report) = unless_stopped(figures, &|| stop.is_requested()) else {
+        return Ok(interrupted());
+    };
     output::print_report(args.json, &report, text::text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn interrupted() -> ExitCode {
+    warn!("interrupted, nothing is reported");
+    ExitCode::from(INTERRUPTED)
 }

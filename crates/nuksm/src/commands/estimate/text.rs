@@ -190,6 +190,7 @@ mod tests {
             contents,
             frames,
             shared_places: 60,
+            cut_short: Vec::new(),
             frames_known: true,
             vanished: 3,
             unread: Vec::new(),

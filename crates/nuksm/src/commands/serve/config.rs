@@ -198,6 +198,7 @@ mod tests {
             ("[place]\n\n\nrate = \"fast\"\n", "line 4", "no rate"),
             ("[place]\nrate = 0\n", "line 2", "no rate"),
             ("[place]\nexclude = [\"web[\"]\n", "line 2", "names no tenant"),
+            ("[place]\nonly = [\"4711\"]\n", "line 2", "a pid means another process"),
             ("[tune]\ninterval = 0\n", "line 2", "is no time"),
             ("[serve]\ninterval = \"soon\"\n", "line 2", "is no time"),
             ("[tune]\nmax-cpu = 120\n", "line 2", "no percentage"),

@@ -11,7 +11,7 @@ mod metrics;
 mod workers;
 
 use crate::shared::options::Seconds;
-use crate::shared::view;
+use crate::shared::{stop, view};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use collector::Collector;
@@ -102,6 +102,7 @@ pub fn run(root: &Root, args: &ServeArgs) -> Result<ExitCode> {
             Err(error) => warn!("{error:#}"),
         }
     }
+    stop::end_on_the_next(signals);
     let answered = server.stop();
     collector.stop();
     workers.stop().and(answered).map(|()| ExitCode::SUCCESS)

@@ -16,8 +16,8 @@ use clap::Args;
 /// one go at the end.
 ///
 /// What refuses to be un-merged stays merged, is counted by reason, and the
-/// exit status is 1: memory that its process may not read itself, pages that
-/// are pinned, or all where a security module (yama with `ptrace_scope` 3)
+/// exit status is 1: memory that its process may not read itself or keeps
+/// locked, pages that are pinned, or all where a security module (yama with `ptrace_scope` 3)
 /// keeps processes from reading each other.
 ///
 /// Without --pid, ksmd is stopped first and stays stopped (as after writing

@@ -6,11 +6,11 @@ use super::job::Job;
 use super::report::{End, Report};
 use crate::shared::pace::Pace;
 use crate::shared::stop::Stop;
-use crate::shared::tenants;
+use crate::shared::tenants::{self, Tenant};
 use anyhow::{Context, Result};
 use nuksm_numafs::Topology;
-use nuksm_pagemap::{Mapping, Pagemap, Refusal};
-use nuksm_sysroot::Root;
+use nuksm_pagemap::{Mapping, Outcome, Pagemap, Refusal};
+use nuksm_sysroot::{Root, patiently};
 use std::collections::BTreeMap;
 
 /// Copies that a node gets between two looks at its room, which others use, too.
@@ -97,46 +97,103 @@ impl<'a> Executor<'a> {
         for mapping in batch {
             groups.entry((self.job.home(mapping), mapping.tenant())).or_default().push(*mapping);
         }
-        for ((home, tenant), mappings) in groups {
-            nuksm_pagemap::prefer_nodes(&[home]).context("cannot choose the node of the copies")?;
-            self.take_apart_in(tenant, &mappings, report);
-        }
-        nuksm_pagemap::prefer_nodes(&[]).context("cannot give the choice of node back")
+        let sizes: Vec<usize> = groups.values().map(Vec::len).collect();
+        let of_tenants = groups.into_iter().map(|((home, tenant), mappings)| {
+            let tenant = self.job.view.tenants[tenant as usize].clone();
+            (tenant.task, (home, tenant, mappings))
+        });
+        let root = self.root.clone();
+        let mut failed = None;
+        // What was begun is counted: nobody stops it.
+        let _ = patiently(
+            of_tenants,
+            move |(home, tenant, mappings), _| take_apart_in(&root, home, &tenant, &mappings),
+            &|| false,
+            |group, outcomes| match outcomes {
+                Some(Ok(outcomes)) => outcomes.into_iter().for_each(|outcome| report.count(outcome)),
+                Some(Err(error)) => failed = Some(error),
+                None => report.count_all(sizes[group], Refusal::NoAnswer),
+            },
+        );
+        failed.map_or(Ok(()), |error| Err(error).context("cannot choose the node of the copies"))
     }
+}
 
-    /// Un-merges pages of one tenant; the copies go where this thread's policy
-    /// says.
-    fn take_apart_in(&self, tenant: u32, mappings: &[Mapping], report: &mut Report) {
-        let tenant = &self.job.view.tenants[tenant as usize];
-        let pagemap = Pagemap::open(self.root, &tenant.task.to_string()).ok().flatten();
-        let Some(pagemap) = pagemap.filter(|_| tenants::is_alive(self.root, tenant)) else {
-            report.count_all(mappings.len(), Refusal::Exited);
-            return;
-        };
-        // What is there is not the merged page any more: nothing to be done.
-        let is_there = |mapping: &Mapping| {
-            pagemap.entry(mapping.addr()).ok().flatten().is_some_and(|entry| entry.pfn() == mapping.pfn)
-        };
-        let (there, gone): (Vec<Mapping>, Vec<Mapping>) =
-            mappings.iter().partition(|mapping| is_there(mapping));
-        report.count_all(gone.len(), Refusal::Unmerged);
-
-        let addrs: Vec<u64> = there.iter().map(|mapping| mapping.addr()).collect();
-        for (mapping, outcome) in there.iter().zip(nuksm_pagemap::unshare(tenant.task, &addrs)) {
-            report.count(match outcome {
-                _ if !is_there(mapping) => Ok(()),
-                Ok(()) => Err(Refusal::Busy),
-                // The page is there, but its process itself may not read it.
-                Err(Refusal::Unmerged) => Err(Refusal::Denied),
-                Err(refusal) => Err(refusal),
-            });
-        }
+/// May this process itself use the nodes of the copies? The kernel takes them from where
+/// whoever asks may have memory.
+pub fn check_nodes(report: &Report) -> Result<()> {
+    for node in report.nodes.iter().filter(|row| row.copies > 0).map(|row| row.node) {
+        nuksm_pagemap::prefer_nodes(&[node]).with_context(|| {
+            format!(
+                "copies belong on node {node}, and nuksm itself may not use it: see cpuset.mems of its cgroup, or \
+                 AllowedMemoryNodes= of its unit; nothing was un-merged"
+            )
+        })?;
     }
+    nuksm_pagemap::prefer_nodes(&[]).context("cannot give the choice of node back")
+}
+
+/// Un-merges pages of one tenant; the copies go to node `home`. An error when they may not.
+fn take_apart_in(
+    root: &Root,
+    home: u32,
+    tenant: &Tenant,
+    mappings: &[Mapping],
+) -> std::io::Result<Vec<Outcome>> {
+    // This holds for the present thread only.
+    nuksm_pagemap::prefer_nodes(&[home])?;
+    let pagemap = Pagemap::open(root, &tenant.task.to_string()).ok().flatten();
+    let Some(pagemap) = pagemap.filter(|_| tenants::is_alive(root, tenant)) else {
+        return Ok(vec![Err(Refusal::Exited); mappings.len()]);
+    };
+    // What is there is not the merged page any more: nothing to be done.
+    let is_there = |mapping: &Mapping| {
+        pagemap.entry(mapping.addr()).ok().flatten().is_some_and(|entry| entry.pfn() == mapping.pfn)
+    };
+    let (there, gone): (Vec<Mapping>, Vec<Mapping>) = mappings.iter().partition(|mapping| is_there(mapping));
+    let mut outcomes = vec![Err(Refusal::Unmerged); gone.len()];
+
+    let addrs: Vec<u64> = there.iter().map(|mapping| mapping.addr()).collect();
+    let read = there.iter().zip(nuksm_pagemap::unshare(tenant.task, &addrs));
+    outcomes.extend(read.map(|(mapping, outcome)| match outcome {
+        _ if !is_there(mapping) => Ok(()),
+        Ok(()) => Err(Refusal::Busy),
+        // The page is there, but its process itself may not read it.
+        Err(Refusal::Unmerged) => Err(Refusal::Denied),
+        Err(refusal) => Err(refusal),
+    }));
+    Ok(outcomes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::view::tests::view;
+
+    #[test]
+    fn who_does_not_answer_is_counted_and_holds_up_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, proc) = (Root::at(dir.path()), dir.path().join("proc/8010"));
+        std::fs::create_dir_all(&proc).unwrap();
+        let pagemap = proc.join("pagemap");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pagemap, rustix::fs::Mode::RUSR).unwrap();
+        let mut view = view();
+        for tenant in &mut view.tenants {
+            // Who is held up is known by pid, in all tests of this process.
+            (tenant.pid, tenant.task, tenant.node) = (tenant.pid + 8000, tenant.task + 8000, Some(0));
+        }
+        let job = Job::new(&root, &view, None, &|| false).unwrap();
+        let args =
+            UnmergeArgs { dry_run: false, pid: None, rate: "64M".parse().unwrap(), force: true, json: false };
+        let (_stopper, stop) = Stop::by_hand();
+        let mut report = Report::default();
+        let end = Executor::new(&root, &job, &args).carry_out(&stop, &mut report).unwrap();
+        assert_eq!(end, End::Finished);
+        assert_eq!(report.refusals, BTreeMap::from([("no_answer", 4), ("exited", 3)]));
+        assert_eq!(report.refused(), 4, "they are still merged");
+        // Lets the thread that waits go.
+        let _ = std::fs::OpenOptions::new().write(true).open(pagemap);
+    }
 
     #[test]
     fn copies_fit_until_the_first_whose_node_is_full() {

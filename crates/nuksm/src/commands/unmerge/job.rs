@@ -2,12 +2,14 @@
 //! What is to be un-merged, where the copies go, and what that costs.
 
 use crate::shared::memcg;
+use crate::shared::tenants::with_cause;
 use crate::shared::view::View;
 use anyhow::{Result, bail};
+use log::warn;
 use nuksm_model::UnmergeCost;
 use nuksm_numafs::Policies;
 use nuksm_pagemap::Mapping;
-use nuksm_sysroot::Root;
+use nuksm_sysroot::{Root, patiently};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The mappings to be un-merged.
@@ -21,17 +23,21 @@ pub struct Job<'a> {
 
 impl<'a> Job<'a> {
     /// All mappings in `view`, or those of process `pid`; an error when that has more
-    /// than was seen.
-    pub fn new(root: &Root, view: &'a View, pid: Option<u32>) -> Result<Self> {
-        if let Some((pid, why)) = view.unread.iter().find(|(unread, _)| pid == Some(*unread)) {
+    /// than was seen. A tenant whose policies cannot be read has none. `stop` is asked as
+    /// [`View::collect`] does.
+    pub fn new(root: &Root, view: &'a View, pid: Option<u32>, stop: &dyn Fn() -> bool) -> Result<Self> {
+        let of_pid = |pid| (0..).zip(&view.tenants).find(|(_, tenant)| tenant.start_of(pid).is_some());
+        let meant = pid.and_then(of_pid);
+        let is_meant = |process| {
+            pid == Some(process) || meant.is_some_and(|(_, tenant)| tenant.start_of(process).is_some())
+        };
+        if let Some((pid, why)) = view.unread.iter().find(|(unread, _)| is_meant(*unread)) {
             bail!("process {pid} could not be read to its end, so it is left as it is: {why}");
         }
         // A process that KSM does not know has no mapping at all.
-        let number =
-            |pid| (0..).zip(&view.tenants).find(|(_, tenant)| tenant.pid == pid).map(|(number, _)| number);
-        let only = pid.map(|pid| number(pid).unwrap_or(u32::MAX));
+        let only = pid.map(|_| meant.map_or(u32::MAX, |(number, _)| number));
         let mut job = Self { view, only, policies: vec![Policies::default(); view.tenants.len()] };
-        if let Some(tenant) = only.and_then(|number| view.tenants.get(number as usize)) {
+        if let Some((_, tenant)) = meant {
             let counted = tenant.ksm.merging_pages.unwrap_or(0);
             if counted > 0 && job.mappings().is_empty() {
                 bail!(
@@ -41,10 +47,26 @@ impl<'a> Job<'a> {
                 );
             }
         }
-        for (number, tenant) in (0..).zip(&view.tenants) {
-            if job.concerns(number) {
-                job.policies[number as usize] = Policies::read(root, tenant.task)?;
-            }
+        let concerned = (0..).zip(&view.tenants).filter(|(number, _)| job.concerns(*number));
+        let (numbers, tasks): (Vec<u32>, Vec<u32>) =
+            concerned.map(|(number, tenant)| (number, tenant.task)).unzip();
+        let there = root.clone();
+        let mut unread = Vec::new();
+        patiently(
+            tasks.iter().map(|&task| (task, task)),
+            move |task, _| Policies::read(&there, task),
+            stop,
+            |at, policies| match policies.unwrap_or_else(|| Err(root.unanswered(tasks[at]))) {
+                Ok(policies) => job.policies[numbers[at] as usize] = policies,
+                Err(error) => unread.push((view.tenants[numbers[at] as usize].pid, with_cause(&error))),
+            },
+        )
+        .map_err(nuksm_pagemap::Error::from)?;
+        if let Some((pid, why)) = unread.first() {
+            warn!(
+                "where memory of {} processes should be is not known, and is taken to be where they run: {pid}: {why}",
+                unread.len()
+            );
         }
         Ok(job)
     }
@@ -123,10 +145,14 @@ mod tests {
         (dir, root)
     }
 
+    fn job<'a>(root: &Root, view: &'a View, pid: Option<u32>) -> Job<'a> {
+        Job::new(root, view, pid, &|| false).unwrap()
+    }
+
     /// (node, copies, freed) of each node.
     fn cost(root: &Root, pid: Option<u32>) -> Vec<(u32, u64, u64)> {
         let view = view();
-        let cost = Job::new(root, &view, pid).unwrap().cost();
+        let cost = job(root, &view, pid).cost();
         cost.nodes.iter().map(|(&node, cost)| (node, cost.copies, cost.freed)).collect()
     }
 
@@ -148,7 +174,7 @@ mod tests {
     fn a_process_of_which_nothing_was_seen_is_an_error_and_none_that_has_nothing() {
         let (_dir, root) = nowhere();
         let mut view = view();
-        let refusal = |view: &View, pid| Job::new(&root, view, Some(pid)).unwrap_err().to_string();
+        let refusal = |view: &View, pid| Job::new(&root, view, Some(pid), &|| false).unwrap_err().to_string();
         view.unread = vec![(12, "for this test".into()), (13, "so is this".into())];
         for (pid, why) in [(12, "for this test"), (13, "so is this")] {
             let said = refusal(&view, pid);
@@ -158,18 +184,15 @@ mod tests {
             );
         }
         view.tenants.push(crate::shared::tenants::Tenant { pid: 14, ..view.tenants[0].clone() });
-        assert!(Job::new(&root, &view, Some(14)).unwrap().mappings().is_empty());
+        assert!(job(&root, &view, Some(14)).mappings().is_empty());
         view.tenants[3].ksm.merging_pages = Some(7);
         let said = refusal(&view, 14);
         assert!(
             said.starts_with("KSM counts 7 merged mappings of process 14, and none of them could be seen"),
             "{said}"
         );
-        assert!(
-            !Job::new(&root, &view, Some(10)).unwrap().mappings().is_empty(),
-            "the others can be un-merged"
-        );
-        assert!(!Job::new(&root, &view, None).unwrap().mappings().is_empty());
+        assert!(!job(&root, &view, Some(10)).mappings().is_empty(), "the others can be un-merged");
+        assert!(!job(&root, &view, None).mappings().is_empty());
     }
 
     #[test]
@@ -178,6 +201,29 @@ mod tests {
         fs::create_dir_all(dir.path().join("proc/11")).unwrap();
         fs::write(dir.path().join("proc/11/numa_maps"), "1000 bind:0 anon=2\n").unwrap();
         assert_eq!(cost(&root, Some(11)), [(0, 2, 0)]);
+    }
+
+    #[test]
+    fn a_tenant_whose_policies_cannot_be_read_hinders_nothing() {
+        let (dir, root) = nowhere();
+        let mut view = view();
+        for tenant in &mut view.tenants {
+            // Who is held up is known by pid, in all tests of this process.
+            tenant.task += 7000;
+        }
+        let proc = |pid: u32| dir.path().join(format!("proc/{}", pid + 7000));
+        for pid in [10, 11, 12] {
+            fs::create_dir_all(proc(pid)).unwrap();
+        }
+        fs::create_dir(proc(10).join("numa_maps")).unwrap();
+        let silent = proc(11).join("numa_maps");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &silent, rustix::fs::Mode::RUSR).unwrap();
+        fs::write(proc(12).join("numa_maps"), "1000 bind:0 anon=2\n").unwrap();
+        let cost = job(&root, &view, None).cost();
+        let copies: Vec<_> = cost.nodes.values().map(|cost| cost.copies).collect();
+        assert_eq!(copies, [5, 2], "12 is heard, 10 and 11 run on 0 and 1");
+        // Lets the thread that waits go.
+        let _ = fs::OpenOptions::new().write(true).open(silent);
     }
 
     #[test]
@@ -194,7 +240,7 @@ mod tests {
             fs::write(cgroup.join("memory.current"), "0").unwrap();
         }
         let view = view();
-        let limited = Job::new(&root, &view, None).unwrap().cgroups(&root).unwrap();
+        let limited = job(&root, &view, None).cgroups(&root).unwrap();
         let page = nuksm_pagemap::page_size();
         assert_eq!(limited, [("a".into(), 6, 40_960 / page), ("a/y".into(), 2, 4_096 / page)]);
     }

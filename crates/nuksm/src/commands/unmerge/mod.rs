@@ -72,12 +72,18 @@ impl Work<'_> {
             // From here on nothing is merged anew: the cost cannot grow.
             nuksm_ksmfs::Control::Run.write(self.root, 0)?;
         }
-        let looked = (self.look)();
-        let (mut report, end) = if !self.args.dry_run && looked.as_ref().is_err_and(view::was_stopped) {
+        let seen;
+        let planned = match (self.look)() {
+            Ok(view) => {
+                seen = view;
+                self.plan(&seen, out)
+            }
+            Err(error) => Err(error),
+        };
+        let (mut report, end) = if !self.args.dry_run && planned.as_ref().is_err_and(view::was_stopped) {
             (Report { pid: self.args.pid, ..Report::default() }, End::Interrupted)
         } else {
-            let view = self.as_before(looked)?;
-            let Some((job, mut report)) = self.as_before(self.plan(&view, out))? else {
+            let Some((job, mut report)) = self.as_before(planned)? else {
                 return Ok(ExitCode::SUCCESS);
             };
             let done = self.carry_out(&job, &mut report, out);
@@ -110,7 +116,7 @@ impl Work<'_> {
     fn plan<'v>(&self, view: &'v View, out: &mut dyn Write) -> Result<Option<(Job<'v>, Report)>> {
         let args = self.args;
         view.warn();
-        let job = Job::new(self.root, view, args.pid)?;
+        let job = Job::new(self.root, view, args.pid, &|| self.stop.is_requested())?;
         let report = Report::new(self.root, &job, args)?;
         let lacks = report.lacks();
         let refused = !lacks.is_empty() && !args.force;
@@ -125,7 +131,11 @@ impl Work<'_> {
                 lacks.join("; ")
             );
         }
-        Ok((!at_once).then_some((job, report)))
+        if at_once {
+            return Ok(None);
+        }
+        executor::check_nodes(&report)?;
+        Ok(Some((job, report)))
     }
 
     /// Does it, and says how it ended.
@@ -138,9 +148,10 @@ impl Work<'_> {
         }
         let all = matches!(end, End::Refused | End::NotOffered) && self.args.force;
         if self.args.pid.is_none() && (all || end == End::Finished) {
-            end = match (self.look)() {
+            let finished = (self.look)().and_then(|rest| self.finish(&rest, report, out));
+            end = match finished {
                 Err(error) if view::was_stopped(&error) => End::Interrupted,
-                rest => self.finish(&rest?, report, out)?,
+                finished => finished?,
             };
         }
         Ok(end)
@@ -151,7 +162,7 @@ impl Work<'_> {
     /// taken apart. Whether that fits is asked again: memory and what is out of sight may
     /// have changed in the time that a bounded rate takes.
     fn finish(&self, rest: &View, report: &mut Report, out: &mut dyn Write) -> Result<End> {
-        let rest = Job::new(self.root, rest, None)?;
+        let rest = Job::new(self.root, rest, None, &|| self.stop.is_requested())?;
         let cost = Report::new(self.root, &rest, self.args)?;
         let lacks = cost.lacks();
         if !lacks.is_empty() && !self.args.force {
@@ -298,6 +309,44 @@ mod tests {
         let message = format!("{:#}", done.unwrap_err());
         assert!(message.contains("ksmd stays stopped") && message.ends_with("for this test"), "{message}");
         assert_eq!(run, "0");
+    }
+
+    #[test]
+    fn a_node_that_is_closed_to_us_is_told_before_anything_is_done() {
+        let (_dir, root) = running("7\n");
+        let mut view = view::tests::view();
+        view.machine.nodes[1].id = 1000;
+        // No machine has this node. The first tenants, which have ended, come before it.
+        for (tenant, node) in view.tenants.iter_mut().zip([0, 0, 1000]) {
+            tenant.node = Some(node);
+        }
+        let mut out = Vec::new();
+        let (done, run) = worked(&root, &args(true), &mut out, vec![Ok(view)]);
+        let error = done.unwrap_err().to_string();
+        assert!(error.contains("node 1000") && error.contains("AllowedMemoryNodes"), "{error}");
+        assert_eq!(run, "1", "ksmd goes on");
+    }
+
+    #[test]
+    fn an_end_is_heard_while_policies_are_read() {
+        // The first look's, then the second's.
+        for looks in [vec![view::tests::view()], vec![nothing_merged(), view::tests::view()]] {
+            let (_dir, root) = running("7\n");
+            let (stopper, stop) = Stop::by_hand();
+            let (stopper, looks) = (RefCell::new(Some(stopper)), RefCell::new(looks.into_iter()));
+            let look = || {
+                let mut looks = looks.borrow_mut();
+                let view = looks.next().unwrap();
+                if looks.len() == 0 {
+                    stopper.take();
+                }
+                Ok(view)
+            };
+            let args = args(true);
+            let work = Work { root: &root, args: &args, stop: &stop, look: &look, halt: true };
+            assert_eq!(work.run(&mut Vec::new()).unwrap(), ExitCode::FAILURE);
+            assert_eq!(root.text("sys/kernel/mm/ksm/run").unwrap().unwrap().trim(), "0");
+        }
     }
 
     #[test]

@@ -190,7 +190,8 @@ impl Report {
 
     /// Mappings that are still merged, though their turn came.
     pub fn refused(&self) -> u64 {
-        let refusals = [Refusal::Busy, Refusal::Denied, Refusal::NoMemory].map(Refusal::as_str);
+        let refusals =
+            [Refusal::Busy, Refusal::Denied, Refusal::NoMemory, Refusal::NoAnswer].map(Refusal::as_str);
         refusals.iter().filter_map(|reason| self.refusals.get(reason)).sum()
     }
 
@@ -268,6 +269,11 @@ impl Report {
                 "denied is memory that its process may not read itself, or that a security module guards",
             ),
             (Refusal::NoMemory, "no_memory is a limit that was met meanwhile: raise it and run this again"),
+            (
+                Refusal::NoAnswer,
+                "no_answer is memory that its process keeps locked, or a file system that does not answer: end \
+                 that process and run this again",
+            ),
         ];
         let met = remedies.iter().filter(|(refusal, _)| self.refusals.contains_key(refusal.as_str()));
         let met: Vec<&str> = met.map(|(_, remedy)| *remedy).collect();
@@ -354,7 +360,7 @@ un-merging 2048 mappings takes 4.0 MiB more memory
             std::fs::write(ksm.join("pages_sharing"), sharing).unwrap();
             let args =
                 UnmergeArgs { dry_run: false, pid, rate: "1".parse().unwrap(), force: false, json: false };
-            let report = Report::new(&root, &Job::new(&root, &view, pid).unwrap(), &args).unwrap();
+            let report = Report::new(&root, &Job::new(&root, &view, pid, &|| false).unwrap(), &args).unwrap();
             (report.out_of_sight, report.missing, report.lacks().len())
         };
         assert_eq!(lacking("503", None), (496, 0, 0));

@@ -6,7 +6,7 @@ use crate::shared::pace::Pace;
 use crate::shared::stop::Stop;
 use crate::shared::tenants::{self, Tenant};
 use nuksm_pagemap::{Mapping, Outcome, Pagemap, Refusal, move_to_node};
-use nuksm_sysroot::Root;
+use nuksm_sysroot::{Root, patiently};
 use std::collections::BTreeMap;
 
 /// One page to be moved.
@@ -55,44 +55,88 @@ impl<'a> Executor<'a> {
         for task in batch {
             groups.entry((task.mapping.tenant(), task.to)).or_default().push(*task);
         }
-        groups
-            .into_iter()
-            .flat_map(|((tenant, node), tasks)| self.move_through(tenant, node, tasks))
-            .collect()
-    }
-
-    /// Moves pages to `node` through the memory of one tenant.
-    fn move_through(&self, tenant: u32, node: u32, tasks: Vec<Task>) -> Vec<(Task, Outcome)> {
-        let tenant = &self.tenants[tenant as usize];
-        let pagemap = Pagemap::open(self.root, &tenant.task.to_string()).ok().flatten();
-        let Some(pagemap) = pagemap.filter(|_| tenants::is_alive(self.root, tenant)) else {
-            return tasks.into_iter().map(|task| (task, Err(Refusal::Exited))).collect();
-        };
-        let entry = |task: &Task| pagemap.entry(task.mapping.addr()).ok().flatten();
-        let still_merged = |task: &Task| {
-            entry(task).is_some_and(|entry| entry.is_shared_anonymous() && entry.pfn() == task.mapping.pfn)
-        };
-        let (tasks, gone): (Vec<Task>, Vec<Task>) = tasks.into_iter().partition(still_merged);
-        let mut results: Vec<_> = gone.into_iter().map(|task| (task, Err(Refusal::Unmerged))).collect();
-
-        let addrs: Vec<u64> = tasks.iter().map(|task| task.mapping.addr()).collect();
-        let outcomes = move_to_node(tenant.task, &addrs, node);
-        let mut strays = Vec::new();
-        for (task, outcome) in tasks.into_iter().zip(outcomes) {
-            // The tenant may have written to the page between the look and the
-            // move; then its private copy moved instead.
-            if outcome.is_ok() && !entry(&task).is_some_and(nuksm_pagemap::Entry::is_shared_anonymous) {
-                strays.push(task.mapping.addr());
-                results.push((task, Err(Refusal::Unmerged)));
-            } else {
-                results.push((task, outcome));
-            }
-        }
-        if let Some(home) = tenant.node.filter(|_| !strays.is_empty()) {
-            // Private pages belong where their tenant runs. One that cannot be
-            // moved back now is still intact.
-            let _ = move_to_node(tenant.task, &strays, home);
-        }
+        let tasks: Vec<Vec<Task>> = groups.values().cloned().collect();
+        let through = groups.into_iter().map(|((tenant, node), tasks)| {
+            let tenant = self.tenants[tenant as usize].clone();
+            (tenant.task, (tenant, node, tasks))
+        });
+        let root = self.root.clone();
+        let mut results = Vec::with_capacity(batch.len());
+        // What was begun is counted: nobody stops it.
+        let _ = patiently(
+            through,
+            move |(tenant, node, tasks), _| move_through(&root, &tenant, node, tasks),
+            &|| false,
+            |group, moved| match moved {
+                Some(moved) => results.extend(moved),
+                None => results.extend(tasks[group].iter().map(|task| (*task, Err(Refusal::NoAnswer)))),
+            },
+        );
         results
+    }
+}
+
+/// Moves pages to `node` through the memory of one tenant.
+fn move_through(root: &Root, tenant: &Tenant, node: u32, tasks: Vec<Task>) -> Vec<(Task, Outcome)> {
+    let pagemap = Pagemap::open(root, &tenant.task.to_string()).ok().flatten();
+    let Some(pagemap) = pagemap.filter(|_| tenants::is_alive(root, tenant)) else {
+        return tasks.into_iter().map(|task| (task, Err(Refusal::Exited))).collect();
+    };
+    let entry = |task: &Task| pagemap.entry(task.mapping.addr()).ok().flatten();
+    let still_merged = |task: &Task| {
+        entry(task).is_some_and(|entry| entry.is_shared_anonymous() && entry.pfn() == task.mapping.pfn)
+    };
+    let (tasks, gone): (Vec<Task>, Vec<Task>) = tasks.into_iter().partition(still_merged);
+    let mut results: Vec<_> = gone.into_iter().map(|task| (task, Err(Refusal::Unmerged))).collect();
+
+    let addrs: Vec<u64> = tasks.iter().map(|task| task.mapping.addr()).collect();
+    let outcomes = move_to_node(tenant.task, &addrs, node);
+    let mut strays = Vec::new();
+    for (task, outcome) in tasks.into_iter().zip(outcomes) {
+        // The tenant may have written to the page between the look and the
+        // move; then its private copy moved instead.
+        if outcome.is_ok() && !entry(&task).is_some_and(nuksm_pagemap::Entry::is_shared_anonymous) {
+            strays.push(task.mapping.addr());
+            results.push((task, Err(Refusal::Unmerged)));
+        } else {
+            results.push((task, outcome));
+        }
+    }
+    if let Some(home) = tenant.node.filter(|_| !strays.is_empty()) {
+        // Private pages belong where their tenant runs. One that cannot be
+        // moved back now is still intact.
+        let _ = move_to_node(tenant.task, &strays, home);
+    }
+    results
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::view::tests::view;
+
+    #[test]
+    fn who_does_not_answer_is_counted_and_holds_up_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, proc) = (Root::at(dir.path()), dir.path().join("proc/9011"));
+        std::fs::create_dir_all(&proc).unwrap();
+        let pagemap = proc.join("pagemap");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pagemap, rustix::fs::Mode::RUSR).unwrap();
+        let mut tenants = view().tenants;
+        for tenant in &mut tenants {
+            // Who is held up is known by pid, in all tests of this process.
+            (tenant.pid, tenant.task) = (tenant.pid + 9000, tenant.task + 9000);
+        }
+        let task = |page, tenant| Task { mapping: Mapping::new(1, tenant, 4096), page, to: 0 };
+        let tasks = [task(1, 0), task(2, 1), task(3, 1), task(4, 2)];
+        let (_stopper, stop) = Stop::by_hand();
+        let mut outcomes = BTreeMap::new();
+        let done = |task: Task, outcome| assert_eq!(outcomes.insert(task.page, outcome), None);
+        assert!(Executor::new(&root, &tenants, 1 << 20).carry_out(&tasks, &stop, done));
+        let refusals: Vec<Refusal> = outcomes.into_values().map(Result::unwrap_err).collect();
+        let (ended, silent) = (Refusal::Exited, Refusal::NoAnswer);
+        assert_eq!(refusals, [ended, silent, silent, ended]);
+        // Lets the thread that waits go.
+        let _ = std::fs::OpenOptions::new().write(true).open(pagemap);
     }
 }

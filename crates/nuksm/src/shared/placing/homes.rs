@@ -60,6 +60,7 @@ mod tests {
             let ksm = nuksm_ksmfs::ProcessKsm::default();
             let mut tenants = [Tenant {
                 pid: 7,
+                twins: Vec::new(),
                 task: 7,
                 name: "t".into(),
                 cgroup: String::new(),

@@ -11,9 +11,11 @@ use crate::shared::stop::Stop;
 use crate::shared::view::View;
 use crate::shared::who::Who;
 use anyhow::Result;
-use nuksm_model::{Move, NodeShare, Page, Policy, Sharer};
+use nuksm_model::{Move, NodeShare, Page, Plan, Policy, Sharer};
 use nuksm_pagemap::{Mapping, Outcome, Refusal};
-use nuksm_sysroot::Root;
+use nuksm_sysroot::{Root, unless_stopped};
+use std::collections::HashSet;
+use std::rc::Rc;
 
 /// What becomes of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +29,7 @@ pub enum Kind {
 }
 
 /// Does one pass; ends early, with what was done so far, when `stop` says so.
-/// A look that was stopped is an error ([`crate::shared::view::was_stopped`]).
+/// A look or a plan that was stopped is an error ([`crate::shared::view::was_stopped`]).
 /// `looked` gets the view, before anything moves, and the CPU time it took.
 pub fn run(
     root: &Root,
@@ -42,14 +44,13 @@ pub fn run(
     view.warn();
     homes.settle(&mut view.tenants);
     looked(&view, meter.cpu_seconds());
-    let held_back = rule.held_back(&view);
-    let shares = match held_back {
-        Some(_) => vec![Vec::new(); view.sets.len()],
-        None => shares(&view, rule.policy.into(), &rule.only, &rule.exclude),
+    let asked = rule.clone();
+    let plan = move || {
+        let planned = plan(&view, &asked);
+        (view, planned)
     };
-    let distance = |from, to| view.machine.distance(from, to);
-    let free = view.machine.nodes.iter().map(|node| (node.id, node.room_pages)).collect();
-    let plan = nuksm_model::plan(&view.pages, &shares, free, distance);
+    let (view, (plan, held_back)) =
+        unless_stopped(plan, &|| stop.is_requested()).map_err(nuksm_pagemap::Error::from)?;
 
     let mut report = Report {
         policy: rule.policy.as_str(),
@@ -100,15 +101,37 @@ pub fn run(
     Ok(report)
 }
 
+/// What is to move; and why nothing may, if so.
+fn plan(view: &View, rule: &Rule) -> (Plan, Option<String>) {
+    let held_back = rule.held_back(view);
+    if held_back.is_some() {
+        return (Plan::default(), held_back);
+    }
+    let shares = shares(view, rule.policy.into(), &rule.only, &rule.exclude);
+    let distance = |from, to| view.machine.distance(from, to);
+    let free = view.machine.nodes.iter().map(|node| (node.id, node.room_pages)).collect();
+    (nuksm_model::plan(&view.pages, &shares, free, distance), None)
+}
+
 /// The target shares of each sharing set. Sets that are to be left alone have
 /// none: those with an excluded tenant, and with `only`, those without any of
 /// them.
-fn shares(view: &View, policy: Policy, only: &[Who], exclude: &[Who]) -> Vec<Vec<NodeShare>> {
+fn shares(view: &View, policy: Policy, only: &[Who], exclude: &[Who]) -> Vec<Rc<[NodeShare]>> {
     // Each tenant is asked once: it is in as many sets as it likes.
     let which = |whom: &[Who]| -> Vec<bool> {
         view.tenants.iter().map(|tenant| whom.iter().any(|who| who.is(tenant))).collect()
     };
     let (only_these, excluded) = (which(only), which(exclude));
+    // Each page may be a set of its own, but the nodes of sharers are few.
+    let mut known = HashSet::<Rc<[NodeShare]>>::new();
+    let mut one_of_each = |shares: Vec<NodeShare>| {
+        if let Some(known) = known.get(shares.as_slice()) {
+            return Rc::clone(known);
+        }
+        let shares = Rc::<[NodeShare]>::from(shares);
+        known.insert(Rc::clone(&shares));
+        shares
+    };
     let share = |set: &Vec<u32>| {
         let tenants = || set.iter().map(|&tenant| &view.tenants[tenant as usize]);
         let any_is = |those: &[bool]| set.iter().any(|&tenant| those[tenant as usize]);
@@ -119,7 +142,7 @@ fn shares(view: &View, policy: Policy, only: &[Who], exclude: &[Who]) -> Vec<Vec
             tenants().filter_map(|tenant| Some(Sharer { node: tenant.node?, nice: tenant.nice })).collect();
         nuksm_model::node_shares(policy, &sharers)
     };
-    view.sets.iter().map(share).collect()
+    view.sets.iter().map(|set| one_of_each(share(set))).collect()
 }
 
 /// Each move with the mapping through which the kernel is told of it: one of a
@@ -162,7 +185,7 @@ mod tests {
 
     fn sizes(only: &[&str], exclude: &[&str]) -> Vec<usize> {
         let whom = |words: &[&str]| words.iter().map(|word| word.parse().unwrap()).collect::<Vec<Who>>();
-        shares(&view(), Policy::Fair, &whom(only), &whom(exclude)).iter().map(Vec::len).collect()
+        shares(&view(), Policy::Fair, &whom(only), &whom(exclude)).iter().map(|shares| shares.len()).collect()
     }
 
     #[test]

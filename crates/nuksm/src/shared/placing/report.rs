@@ -23,7 +23,7 @@ pub struct Report {
     pub planned: u64,
     /// Pages that moved.
     pub moved: u64,
-    /// Pages that the kernel would not move: busy, denied, no memory.
+    /// Pages that did not move: busy, denied, no memory, no answer.
     pub refused: u64,
     /// Pages that were un-merged, or whose process ended, before their turn.
     pub vanished: u64,
@@ -67,7 +67,7 @@ impl Report {
     pub fn count_refusal(&mut self, refusal: Refusal) {
         *self.refusals.entry(refusal.as_str()).or_default() += 1;
         match refusal {
-            Refusal::Busy | Refusal::Denied | Refusal::NoMemory => self.refused += 1,
+            Refusal::Busy | Refusal::Denied | Refusal::NoMemory | Refusal::NoAnswer => self.refused += 1,
             Refusal::Unmerged | Refusal::Exited => self.vanished += 1,
         }
     }

@@ -55,16 +55,22 @@ impl Default for Rule {
 impl Rule {
     /// Says what is wrong before anything is touched. A single node is not: `serve`
     /// moves nothing there, so that one configuration does for all hosts.
-    pub fn check(&self, root: &Root, moving: bool) -> Result<()> {
+    ///
+    /// In the rule that is returned each pid is the process that has it now, and no
+    /// later one. The daemon's have none: a configuration may not name any.
+    pub fn check(&self, root: &Root, moving: bool) -> Result<Self> {
         view::require_ksm(root)?;
-        for who in self.only.iter().chain(&self.exclude) {
+        let mut rule = self.clone();
+        for who in rule.only.iter_mut().chain(&mut rule.exclude) {
             // Who has a name may come later; a pid is of somebody who is there.
-            let Who::Pid(pid) = *who else { continue };
-            if TaskStat::read(root, pid)?.is_none() {
+            let Who::Pid(pid, start) = who else { continue };
+            let Some(task) = TaskStat::read(root, *pid)? else {
                 bail!("there is no process {pid}; `nuksm status` lists tenants and their pids");
-            }
+            };
+            *start = Some(task.start_ticks);
         }
-        privilege::require(root, "placing pages", moving)
+        privilege::require(root, "placing pages", moving)?;
+        Ok(rule)
     }
 
     /// Words for tenants that none of these is: a slip, or they come later.
@@ -77,10 +83,11 @@ impl Rule {
     /// knows which those are when it could not be read.
     pub fn held_back(&self, view: &View) -> Option<String> {
         let may_be_excluded = |pid: u32| {
-            let known = view.tenants.iter().find(|tenant| tenant.pid == pid);
+            let known = view.tenants.iter().find(|tenant| tenant.start_of(pid).is_some());
             self.exclude.iter().any(|who| match (who, known) {
                 (_, Some(tenant)) => who.is(tenant),
-                (Who::Pid(excluded), None) => *excluded == pid,
+                // Whether it is a later process of that number nobody knows, either.
+                (Who::Pid(excluded, _), None) => *excluded == pid,
                 (_, None) => true,
             })
         };
@@ -128,7 +135,22 @@ impl From<PolicyName> for nuksm_model::Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::tree::tree;
     use crate::shared::view::tests::view;
+
+    #[test]
+    fn a_pid_is_the_process_that_has_it_at_the_start() {
+        let stat = format!("7 (db) S {} 4711 {}", ["0"; 18].join(" "), ["0"; 30].join(" "));
+        let (_dir, root) = tree(&[
+            ("sys/kernel/mm/ksm/run", "1\n"),
+            ("proc/self/status", "CapEff:\t000001ffffffffff\n"),
+            ("proc/7/stat", &stat),
+        ]);
+        let rule = |pid: &str| Rule { exclude: vec![pid.parse().unwrap()], ..Rule::default() };
+        assert_eq!(rule("7").check(&root, true).unwrap().exclude, [Who::Pid(7, Some(4711))]);
+        let message = rule("8").check(&root, true).unwrap_err().to_string();
+        assert!(message.starts_with("there is no process 8"), "{message}");
+    }
 
     #[test]
     fn words_that_mean_nobody_are_told() {

@@ -29,20 +29,20 @@ pub struct Daemon {
     rule: Rule,
     /// `None` in a dry run: then nothing is set.
     original: Option<Original>,
-    /// What was set at the last look; in a dry run, what would be.
-    current: ScanSettings,
+    /// What was found at the start, and set since; in a dry run, what would be.
+    set: ScanSettings,
     cost: PageCost,
 }
 
 impl Daemon {
     /// Remembers what is set; changes nothing yet.
     pub fn start(root: &Root, rule: Rule, dry_run: bool) -> Result<Self> {
-        let current = settings(root)?;
-        if rule.advisor && current.advisor.is_none() {
+        let set = settings(root)?;
+        if rule.advisor && set.advisor.is_none() {
             anyhow::bail!("this kernel has no advisor for KSM: Linux 6.8 has");
         }
-        let original = if dry_run { None } else { Some(Original::keep(root, &current)?) };
-        Ok(Self { root: root.clone(), rule, original, current, cost: PageCost::default() })
+        let original = if dry_run { None } else { Some(Original::keep(root, &set)?) };
+        Ok(Self { root: root.clone(), rule, original, set, cost: PageCost::default() })
     }
 
     /// Tunes until `stop` says so; `tell` gets what each step changed, if it did.
@@ -63,18 +63,17 @@ impl Daemon {
 
     /// Answers one interval; the change, if there was reason for any.
     fn step(&mut self, before: &Sample, now: &Sample) -> Result<Option<Change>> {
-        if self.original.is_some() {
-            // Somebody else may have set something meanwhile.
-            self.current = settings(&self.root)?;
-        }
+        // Somebody else may have set something meanwhile.
+        let found = if self.original.is_some() { settings(&self.root)? } else { self.set.clone() };
         let available =
             Load::read(&self.root)?.available_part().context("no MemAvailable in /proc/meminfo")?;
         let figures = figures(available, before, now);
         self.cost.observe(&figures);
         let limits = self.rule.limits();
         let demand = Demand::new(&limits, &figures);
-        let wanted = self.wanted(demand);
-        if !is_worth(&self.current, &wanted) {
+        let wanted = self.wanted(&found, demand);
+        let is_foreign = differ(&self.set, &found) && differ(&wanted, &found);
+        if !is_foreign && !is_worth(&found, &wanted) {
             return Ok(None);
         }
         if self.original.is_some() {
@@ -83,8 +82,8 @@ impl Daemon {
         let change = Change {
             unix_time: now.unix_time,
             dry_run: self.original.is_none(),
-            from: std::mem::replace(&mut self.current, wanted.clone()),
-            to: wanted,
+            from: found,
+            to: wanted.clone(),
             free_percent: figures.free * 100.0,
             scanned_pages: figures.scanned,
             saved_pages: figures.merged,
@@ -94,20 +93,23 @@ impl Daemon {
             demand_by_profit: demand.profit,
             max_cpu_percent: self.rule.max_cpu.0,
         };
+        self.set = wanted;
         Ok(Some(change))
     }
 
-    fn wanted(&self, demand: Demand) -> ScanSettings {
-        let advisor = self.current.advisor.as_ref();
+    fn wanted(&self, found: &ScanSettings, demand: Demand) -> ScanSettings {
+        let advisor = self.set.advisor.as_ref();
         if self.rule.advisor {
             return ScanSettings {
+                // The advisor's own.
+                pages_to_scan: found.pages_to_scan,
                 advisor: advisor.map(|_| Advisor {
                     on: true,
                     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
                     max_cpu: self.rule.max_cpu.0 as u64,
                     target_scan_time: nuksm_model::target_scan_seconds(demand, SLOW_SCAN, FAST_SCAN),
                 }),
-                ..self.current.clone()
+                ..self.set.clone()
             };
         }
         let rate = ScanRate::new(&self.rule.limits(), demand, self.cost.seconds_per_page());
@@ -121,6 +123,14 @@ impl Daemon {
 
 fn settings(root: &Root) -> Result<ScanSettings> {
     ScanSettings::read(root)?.context("this kernel has no KSM: it needs CONFIG_KSM=y")
+}
+
+/// Does any file have something else than was set? With the advisor on, `pages_to_scan`
+/// is the kernel's.
+fn differ(set: &ScanSettings, found: &ScanSettings) -> bool {
+    let by_advisor = set.advisor.as_ref().is_some_and(|advisor| advisor.on);
+    (!by_advisor && set.pages_to_scan != found.pages_to_scan)
+        || (set.sleep_millisecs, &set.advisor) != (found.sleep_millisecs, &found.advisor)
 }
 
 /// Is it slower, or faster by enough? Or another limit for the advisor.
@@ -248,6 +258,15 @@ mod tests {
         set("pages_to_scan", "777\n");
         let change = daemon.step(&before, &now).unwrap().unwrap();
         assert_eq!((change.from.pages_to_scan, file(&root, "pages_to_scan").as_str()), (777, "5005"));
+        // As fast, by other numbers; and what matters with the advisor only.
+        for (name, foreign, own) in [("pages_to_scan", "10010\n", "5005"), ("advisor_max_cpu", "90\n", "70")]
+        {
+            set(name, foreign);
+            set("sleep_millisecs", "40\n");
+            daemon.step(&before, &now).unwrap().unwrap();
+            assert_eq!((file(&root, name).as_str(), file(&root, "sleep_millisecs").as_str()), (own, "20"));
+        }
+        assert!(daemon.step(&before, &now).unwrap().is_none());
         daemon.restore().unwrap();
 
         set("advisor_mode", "none [scan-time]\n");
@@ -256,6 +275,11 @@ mod tests {
         set("advisor_max_cpu", "90\n");
         daemon.step(&before, &now).unwrap().unwrap();
         assert_eq!(file(&root, "advisor_max_cpu"), "20");
+        set("sleep_millisecs", "500\n");
+        daemon.step(&before, &now).unwrap().unwrap();
+        assert_eq!(file(&root, "sleep_millisecs"), "20");
+        set("pages_to_scan", "300\n");
+        assert!(daemon.step(&before, &now).unwrap().is_none(), "that is the advisor's");
     }
 
     #[test]
