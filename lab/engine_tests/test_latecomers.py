@@ -11,7 +11,7 @@ import pytest
 
 from nuksmlab import policy
 from nuksmlab.ksm import FAST, Ksm
-from nuksmlab.tenant import StartTenant, Tenant, fill_node
+from nuksmlab.tenant import StartTenant, Tenant
 
 MIB = 8
 # More than are asked each time that one joins.
@@ -110,21 +110,6 @@ def test_an_accomplice_elsewhere_helps_nobody(
         decoy.quit()
         ksm.wait_scans(SCANS)
         assert two[0].equal_pages_nodes() == before
-
-
-def test_a_node_that_has_room_again_gets_its_pages(
-    ksm: Ksm, start: StartTenant
-) -> None:
-    tenants = [start("vm-0", 0, mib=MIB), start("vm-1", 1, mib=MIB)]
-    fillers = fill_node(start, 1, 0)
-    before = ksm.read("placed_no_room")
-    merge(ksm, tenants)
-    # Merging makes room itself: how many find none is not the same each time.
-    assert ksm.read("placed_no_room") > before
-    for filler in fillers:
-        filler.quit()
-    ksm.wait_scans(SCANS)
-    check(tenants[1], [1 / 2, 1 / 2])
 
 
 def test_counters_of_single_pages_are_for_root(ksm: Ksm) -> None:

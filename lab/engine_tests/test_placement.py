@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Placement by the kernel: shares, heat, room, and what it says of them."""
 
-import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from nuksmlab import numa, policy
-from nuksmlab.ksm import Ksm, process_stat
+from nuksmlab.ksm import FAST, Ksm, process_stat
 from nuksmlab.tenant import StartTenant, Tenant
 
 MIB = 8
@@ -237,14 +236,14 @@ def wide_watermarks() -> Iterator[None]:
     knob.write_text(before)
 
 
-def fill(start: StartTenant, node: int) -> None:
+def fill(start: StartTenant, node: int) -> list[Tenant]:
     """Leaves less free than the high watermark, and more than the low one."""
     high = numa.high_watermark_mib(node)
-    for number in itertools.count():
-        room = numa.free_mib(node) - (high - high // 12)
-        if room <= 0:
-            return
-        start(f"filler-{number}", node, mib=room, equal=0, private=100)
+    fillers: list[Tenant] = []
+    while (room := numa.free_mib(node) - (high - high // 12)) > 0:
+        name = f"filler-{len(fillers)}"
+        fillers.append(start(name, node, mib=room, equal=0, private=100))
+    return fillers
 
 
 @pytest.mark.needs(nodes=2)
@@ -259,6 +258,27 @@ def test_a_full_node_wins_nothing(ksm: Ksm, start: StartTenant) -> None:
     after = decisions(ksm)
     assert after["no_room"] > before["no_room"]
     assert all(tenant.bad_pages() == 0 for tenant in tenants)
+
+
+@pytest.mark.needs(nodes=2)
+@pytest.mark.usefixtures("wide_watermarks")
+def test_a_node_that_has_room_again_gets_its_pages(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
+    heat(ksm, [tenants[1]])
+    fillers = fill(start, 1)
+    before = ksm.read("placed_no_room")
+    ksm.set_speed({"pages_to_scan": 100, "sleep_millisecs": 0})
+    ksm.wait_scans(1)
+    assert ksm.read("placed_no_room") > before
+    for filler in fillers:
+        filler.quit()
+    merge(ksm, tenants)
+    ksm.set_speed(FAST)
+    ksm.wait_scans(3)
+    # Half of what nobody uses any more, and all that was seen to be used.
+    assert shares(tenants[1], (0, 1))[1] >= 1 / 2 - policy.allowed(1 / 2, PAGES)
 
 
 @pytest.mark.needs(nodes=2)

@@ -130,7 +130,7 @@ static int pick(const struct nuksm_ballot *ballot, const unsigned long *nodes,
 	for_each_andnot_bit(nid, nodes, barred, NUKSM_MOST_NODES) {
 		u64 drawn = draw(lot, nid), weight = weight_on(ballot, nid);
 
-		/* Below 2^29 times the weights of 2^14 processes */
+		/* Below 2^29 times the weights of 2^15 processes */
 		if (best != NUMA_NO_NODE &&
 		    drawn * best_weight >= best_draw * weight)
 			continue;

@@ -94,13 +94,14 @@ static bool nuksm_keeps_scanned(struct ksm_rmap_item *rmap_item,
 	u32 lot;
 
 	nuksm_chosen_lot = NUKSM_NOT_CHOSEN;
-	if (!nuksm_places() || PageKsm(page) || PageKsm(tree_page) ||
-	    nid == page_to_nid(tree_page))
+	if (!nuksm_places() || PageKsm(page) || PageKsm(tree_page))
 		return true;
 
 	/* Both may have been moved since they were looked at */
 	rmap_item->home = nid;
 	tree_rmap_item->home = page_to_nid(tree_page);
+	if (nid == page_to_nid(tree_page))
+		return true;
 	nuksm_ballot_open(&nuksm_ballot, READ_ONCE(nuksm_placement));
 	nuksm_add_sharer(rmap_item, rmap_item->heat);
 	nuksm_add_sharer(tree_rmap_item, tree_rmap_item->heat);
@@ -165,15 +166,22 @@ static void nuksm_ask_later(struct ksm_rmap_item *rmap_item)
 		rmap_item->head->again = true;
 }
 
+/* In one scan. */
+#define NUKSM_MOST_MOVES	(BIT(NUKSM_MOVES_BITS) - 1)
+
 /*
  * ksmd came by a merged page. Is there a reason to ask it again? Somebody left
  * it, it could not be moved, or nobody asked when the last one joined. Once per
- * scan, however many share it.
+ * scan, however many share it; but if it was to be moved and somebody held it,
+ * whenever ksmd comes by, as who holds it may know when that is.
  */
 static void nuksm_ask_again(struct ksm_stable_node *stable_node)
 {
-	if (stable_node->again && stable_node->scan != nuksm_this_scan() &&
-	    nuksm_places())
+	bool asked = stable_node->scan == nuksm_this_scan();
+
+	if (!stable_node->again || !nuksm_places())
+		return;
+	if (!asked || (stable_node->moves && stable_node->moves < NUKSM_MOST_MOVES))
 		nuksm_asked = stable_node;
 }
 
@@ -203,9 +211,12 @@ static unsigned int nuksm_areas(const struct ksm_stable_node *stable_node,
 		cond_resched();
 		anon_vma_lock_read(anon_vma);
 		anon_vma_interval_tree_foreach(vmac, &anon_vma->rb_root, 0,
-					       ULONG_MAX)
+					       ULONG_MAX) {
 			if (++areas > most)
 				break;
+			if (!(areas % 1024))
+				cond_resched();
+		}
 		anon_vma_unlock_read(anon_vma);
 		if (areas > most)
 			break;
@@ -213,30 +224,34 @@ static unsigned int nuksm_areas(const struct ksm_stable_node *stable_node,
 	return areas;
 }
 
-/* Moves the page, unless that is too dear now; says whether it was moved. */
-static bool nuksm_move(struct ksm_stable_node *stable_node, int nid)
+/*
+ * Moves the page. Returns 0 if it was moved or is gone, and @stable_node with it;
+ * -EBUSY if somebody holds it, or the like; -E2BIG if that is too dear now.
+ */
+static int nuksm_move(struct ksm_stable_node *stable_node, int nid)
 {
 	static u64 dear_again; /* ns */
 	u64 began = ktime_get_ns();
 	struct folio *folio;
-	bool dear, moved = false;
+	int err = -E2BIG;
+	bool dear;
 
 	dear = nuksm_areas(stable_node, NUKSM_FEW_AREAS) > NUKSM_FEW_AREAS;
-	if (dear && began < dear_again)
-		return false;
-	if (!dear ||
-	    nuksm_areas(stable_node, NUKSM_MOST_AREAS) <= NUKSM_MOST_AREAS) {
+	if (dear && (began < dear_again ||
+		     nuksm_areas(stable_node, NUKSM_MOST_AREAS) > NUKSM_MOST_AREAS)) {
+		nuksm_count(&nuksm_placement_stats.migrate_refused, 1);
+	} else {
 		folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_NOLOCK);
 		if (!folio)
-			return true; /* and @stable_node is gone with it */
-		moved = !nuksm_migrate(folio, nid);
+			return 0;
+		err = nuksm_migrate(folio, nid) ? -EBUSY : 0;
 	}
-	if (dear) {
+	if (dear && began >= dear_again) {
 		u64 now = ktime_get_ns();
 
 		dear_again = now + (now - began) * NUKSM_DEAR_PART;
 	}
-	return moved;
+	return err;
 }
 
 /* ksmd holds no page: where does the one that is to be asked belong now? */
@@ -245,7 +260,7 @@ static void nuksm_place_asked(void)
 	struct ksm_stable_node *stable_node = nuksm_asked;
 	struct ksm_rmap_item *sharer;
 	unsigned long kpfn;
-	int nid, wanted;
+	int nid, wanted, err;
 
 	if (!stable_node)
 		return;
@@ -266,17 +281,24 @@ static void nuksm_place_asked(void)
 		stable_node->moves = 0;
 	}
 	stable_node->again = nid != wanted;
-	if (nid == pfn_to_nid(kpfn))
+	if (nid == pfn_to_nid(kpfn)) {
+		/* No room elsewhere: there will be none for the next sharer either */
+		if (stable_node->again && stable_node->moves)
+			stable_node->moves = NUKSM_MOST_MOVES;
 		return;
+	}
 	/* Who makes it go to and fro gets no more of ksmd's time than this */
-	if (stable_node->moves == BIT(NUKSM_MOVES_BITS) - 1) {
+	if (stable_node->moves == NUKSM_MOST_MOVES) {
 		stable_node->again = true;
 		return;
 	}
 	stable_node->moves++;
 	nuksm_window(NUKSM_WINDOW_MOVE);
-	if (!nuksm_move(stable_node, nid))
+	err = nuksm_move(stable_node, nid);
+	if (err)
 		stable_node->again = true;
+	if (err == -E2BIG)
+		stable_node->moves = NUKSM_MOST_MOVES;
 }
 
 /*
@@ -294,13 +316,13 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 	BUILD_BUG_ON(NUKSM_LOT_BITS + NUKSM_SCAN_BITS + NUKSM_MOVES_BITS + 1 >
 		     BITS_PER_TYPE(u32));
 
+	stable_node->again = false;
+	stable_node->scan = nuksm_this_scan();
+	stable_node->moves = 0;
+	stable_node->lot = 0;
 	if (nr_node_ids < 2)
 		return;
 	lot = nuksm_lot(page);
-	stable_node->again = nuksm_chosen_lot != NUKSM_NOT_CHOSEN &&
-			     nuksm_chosen_lot != lot;
-	stable_node->scan = nuksm_this_scan();
-	stable_node->moves = 0;
 	if (chain && is_stable_node_chain(chain)) {
 		hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
 			lot++;
@@ -310,6 +332,8 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 		lot++;
 	}
 	stable_node->lot = lot;
+	stable_node->again = nuksm_chosen_lot != NUKSM_NOT_CHOSEN &&
+			     nuksm_chosen_lot != stable_node->lot;
 }
 
 #else /* !CONFIG_NUKSM_PLACEMENT */

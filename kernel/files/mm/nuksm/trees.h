@@ -154,7 +154,8 @@ static int nuksm_use_index(struct nuksm_index index, int nids)
 					   nids);
 	nr = (size_t)nids * index.trees;
 	roots = nuksm_alloc_roots(nr);
-	used = kvcalloc(BITS_TO_LONGS(2 * nr), sizeof(*used), GFP_KERNEL);
+	used = kvcalloc(BITS_TO_LONGS(2 * nr), sizeof(*used),
+			GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
 	if (!roots || !used) {
 		vfree(roots);
 		kvfree(used);
