@@ -167,8 +167,20 @@ pub fn unless_closed(written: Result<()>) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// Whose reader went away.
+    pub struct Gone;
+
+    impl Write for Gone {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
 
     #[test]
     fn tables_align_words_left_and_numbers_right() {
@@ -191,15 +203,6 @@ mod tests {
 
     #[test]
     fn a_reader_that_goes_in_the_midst_is_known() {
-        struct Gone;
-        impl Write for Gone {
-            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-                Err(io::ErrorKind::BrokenPipe.into())
-            }
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
         let long = std::collections::BTreeMap::from([("key", "x".repeat(1 << 16))]);
         assert!(is_closed_pipe(&write_json(&long, Gone).unwrap_err().into()));
     }

@@ -266,6 +266,7 @@ fn nodes_of(root: &Root, task: u32, addrs: &[u64], wanted: &Wanted) -> Vec<Optio
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::shared::tree::silent;
 
     /// Three tenants, on nodes 0, 1 and 1; frames 1 to 3 with the given
     /// sharers, the first two on node 0, the third on node 1.
@@ -367,15 +368,10 @@ pub mod tests {
 
     #[test]
     fn pages_of_frames_that_nodes_share_are_asked_for_and_who_is_silent_is_named() {
-        let dir = tempfile::tempdir().unwrap();
-        let (root, proc) = (Root::at(dir.path()), dir.path().join("proc/6010"));
-        std::fs::create_dir_all(&proc).unwrap();
-        let pagemap = proc.join("pagemap");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &pagemap, rustix::fs::Mode::RUSR).unwrap();
+        let (_dir, root, pagemap) = silent("proc/6010/pagemap");
         let mut view = View { pages: Vec::new(), sets: Vec::new(), ..view() };
         view.machine.zones.remove(0);
         for tenant in &mut view.tenants {
-            // Who is held up is known by pid, in all tests of this process.
             (tenant.pid, tenant.task) = (tenant.pid + 6000, tenant.task + 6000);
         }
         let strays = view.group();

@@ -209,10 +209,10 @@ def merits(name: str, title: str, several: Several) -> Table:
     return Table(name, title, columns, rows)
 
 
-def published_difference(workload: Workload, engine: str) -> float:
-    """In percent, from Table II's fairness."""
+def published_difference(workload: Workload) -> float:
+    """KSM's, in percent, from Table II's fairness."""
     row: dict[str, float] = published()["table_2"][workload.name_in_paper]
-    return 100 * (1 / row[f"fairness_{engine}"] - 1)
+    return 100 * (1 / row["fairness_ksm"] - 1)
 
 
 def differences(groups: Grouped, several: Several) -> list[Quantity]:
@@ -225,7 +225,7 @@ def differences(groups: Grouped, several: Several) -> list[Quantity]:
         Quantity(
             workload.name,
             partial(on, name=workload.name),
-            published_difference(workload, "ksm"),
+            published_difference(workload),
             raw(workload.results(STOCK)),
         )
         for workload in several
@@ -337,7 +337,7 @@ def claims(several: Several) -> list[Claim]:
     return [
         Claim(
             "KSM: the slower of two equal instances is slower by, %",
-            reach(published_difference(workload, "ksm") for workload in several),
+            reach(published_difference(workload) for workload in several),
             reach(medians(several, lambda one: one.difference_percent(STOCK))),
             MODELLED,
             "larger where accesses wait for each other here and overlap there: see "

@@ -90,8 +90,20 @@ impl FromStr for Sample {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: EstimateArgs,
+    }
+
+    /// As they are given behind `nuksm estimate`.
+    pub fn args(line: &str) -> EstimateArgs {
+        Line::parse_from(["estimate"].into_iter().chain(line.split_whitespace())).args
+    }
 
     #[test]
     fn samples_and_files_as_people_write_them() {

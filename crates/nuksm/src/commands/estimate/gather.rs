@@ -225,16 +225,10 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::estimate::args::tests::args;
     use crate::commands::estimate::inputs;
     use crate::shared::tree::tree;
-    use clap::Parser;
     use std::sync::mpsc::{Sender, channel};
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: EstimateArgs,
-    }
 
     /// From now on, processes with this number do not answer. Who is held up is known by
     /// pid, in all tests of this process.
@@ -260,12 +254,11 @@ mod tests {
             ("proc/5011/pagemap", ""),
             ("proc/5011/smaps", ""),
         ]);
-        let args = |line: &str| Line::parse_from(line.split(' ')).args;
         let found = |line| inputs::find(&root, &args(line), &|| false).unwrap().inputs;
-        let (all, named) = (found("estimate --all"), found("estimate --pid 5010"));
+        let (all, named) = (found("--all"), found("--pid 5010"));
         let _sender = silence(5010);
         let (_stopper, stop) = Stop::by_hand();
-        let gather = |inputs| gather(&root, &args("estimate"), inputs, &stop);
+        let gather = |inputs| gather(&root, &args(""), inputs, &stop);
         let gathered = gather(all).unwrap().unwrap();
         assert_eq!((gathered.labels.len(), gathered.unread.len(), gathered.unread[0].0), (1, 1, 5010));
         let error = gather(named).map(|_| ()).unwrap_err().to_string();
@@ -278,7 +271,7 @@ mod tests {
         let process = Box::new(Process::open(&root, 5009).unwrap());
         let _sender = silence(5009);
         let (_stopper, stop) = Stop::by_hand();
-        let gathered = Gathered::new(&Line::parse_from(["estimate"]).args, true);
+        let gathered = Gathered::new(&args(""), true);
         let mut reading =
             Reading { dump: None, progress: Progress::new(1), root: &root, stop: &stop, gathered };
         let label = Label { tenant: "silent".into(), source: "pid 5009".into(), node: None, nice: 0 };

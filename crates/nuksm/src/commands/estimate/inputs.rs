@@ -207,14 +207,8 @@ fn open_file(path: &Path, node: Option<u32>) -> Result<Input> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use crate::commands::estimate::args::tests::args;
     use std::fs;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: EstimateArgs,
-    }
 
     /// Processes (pid, anonymous memory as in status) without any areas.
     fn machine(processes: &[(u32, &str)]) -> (tempfile::TempDir, Root) {
@@ -236,8 +230,7 @@ mod tests {
     }
 
     fn found(root: &Root, line: &str) -> Result<Vec<String>> {
-        let args = Line::parse_from(format!("estimate {line}").split_whitespace()).args;
-        Ok(find(root, &args, &|| false)?
+        Ok(find(root, &args(line), &|| false)?
             .inputs
             .into_iter()
             .map(|input| match input {
@@ -266,17 +259,16 @@ mod tests {
     fn who_does_not_answer_is_passed_over_and_the_rest_is_read() {
         // Who is held up is known by pid, in all tests of this process.
         let (dir, root) = machine(&[(5007, "RssAnon:\t  1 kB\n"), (5008, "RssAnon:\t  1 kB\n")]);
-        let args = |line: &str| Line::parse_from(line.split(' ')).args;
         let memory = dir.path().join("proc/5007/mem");
         fs::remove_file(&memory).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, &memory, rustix::fs::Mode::RUSR).unwrap();
-        let found = find(&root, &args("estimate --all"), &|| false).unwrap();
+        let found = find(&root, &args("--all"), &|| false).unwrap();
         let notes = notes(found.denied, &found.unread);
         assert_eq!((found.inputs.len(), notes.len()), (1, 1));
         assert!(notes[0].contains("process 5007 is passed over: ") && notes[0].contains("does not answer"));
-        let error = find(&root, &args("estimate --pid 5007"), &|| false).map(|_| ()).unwrap_err().to_string();
+        let error = find(&root, &args("--pid 5007"), &|| false).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("proc/5007 does not answer"), "{error}");
-        assert!(find(&root, &args("estimate --all"), &|| true).is_err(), "it was stopped");
+        assert!(find(&root, &args("--all"), &|| true).is_err(), "it was stopped");
         // Lets the thread that waits go.
         let _ = fs::OpenOptions::new().write(true).open(memory);
     }
@@ -286,8 +278,7 @@ mod tests {
         let (dir, root) = machine(&[(7, "RssAnon:\t  65536 kB\n"), (8, "RssAnon:\t  65536 kB\n")]);
         fs::remove_file(dir.path().join("proc/8/stat")).unwrap();
         fs::create_dir(dir.path().join("proc/8/stat")).unwrap();
-        let args = Line::parse_from(["estimate"]).args;
-        let found = find(&root, &args, &|| false).unwrap();
+        let found = find(&root, &args(""), &|| false).unwrap();
         assert_eq!(found.inputs.len(), 1);
         let notes = notes(found.denied, &found.unread);
         assert!(notes[0].starts_with("process 8 is passed over: cannot read "), "{notes:?}");

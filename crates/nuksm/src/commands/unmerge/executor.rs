@@ -168,18 +168,14 @@ fn take_apart_in(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::tree::silent;
     use crate::shared::view::tests::view;
 
     #[test]
     fn who_does_not_answer_is_counted_and_holds_up_nobody() {
-        let dir = tempfile::tempdir().unwrap();
-        let (root, proc) = (Root::at(dir.path()), dir.path().join("proc/8010"));
-        std::fs::create_dir_all(&proc).unwrap();
-        let pagemap = proc.join("pagemap");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &pagemap, rustix::fs::Mode::RUSR).unwrap();
+        let (_dir, root, pagemap) = silent("proc/8010/pagemap");
         let mut view = view();
         for tenant in &mut view.tenants {
-            // Who is held up is known by pid, in all tests of this process.
             (tenant.pid, tenant.task, tenant.node) = (tenant.pid + 8000, tenant.task + 8000, Some(0));
         }
         let job = Job::new(&root, &view, None, &|| false).unwrap();

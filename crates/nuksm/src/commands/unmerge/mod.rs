@@ -197,6 +197,7 @@ impl Work<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::output::tests::Gone;
     use crate::shared::tree::tree;
     use nuksm_pagemap::Scan;
     use std::cell::RefCell;
@@ -216,18 +217,6 @@ mod tests {
         assert!(refusal(false).starts_with("another `nuksm unmerge` is at work"), "{}", refusal(false));
         assert!(!refusal(true).contains("at work"), "{}", refusal(true));
         assert_eq!(fs::read_to_string(dir.path().join("sys/kernel/mm/ksm/run")).unwrap(), "1\n");
-    }
-
-    /// Whose reader went away.
-    struct Gone;
-
-    impl Write for Gone {
-        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-            Err(io::ErrorKind::BrokenPipe.into())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
     }
 
     fn args(force: bool) -> UnmergeArgs {

@@ -113,18 +113,14 @@ fn move_through(root: &Root, tenant: &Tenant, node: u32, tasks: Vec<Task>) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::tree::silent;
     use crate::shared::view::tests::view;
 
     #[test]
     fn who_does_not_answer_is_counted_and_holds_up_nobody() {
-        let dir = tempfile::tempdir().unwrap();
-        let (root, proc) = (Root::at(dir.path()), dir.path().join("proc/9011"));
-        std::fs::create_dir_all(&proc).unwrap();
-        let pagemap = proc.join("pagemap");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &pagemap, rustix::fs::Mode::RUSR).unwrap();
+        let (_dir, root, pagemap) = silent("proc/9011/pagemap");
         let mut tenants = view().tenants;
         for tenant in &mut tenants {
-            // Who is held up is known by pid, in all tests of this process.
             (tenant.pid, tenant.task) = (tenant.pid + 9000, tenant.task + 9000);
         }
         let task = |page, tenant| Task { mapping: Mapping::new(1, tenant, 4096), page, to: 0 };
