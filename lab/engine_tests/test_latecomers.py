@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import policy
-from nuksmlab.ksm import FAST, Ksm
+from nuksmlab import policy, stress
+from nuksmlab.ksm import FAST, Ksm, process_stat
 from nuksmlab.tenant import StartTenant, Tenant
 
 MIB = 8
 # More than are asked each time that one joins.
 CROWD = 70
 SCANS = 3
+# Of all sharers of a page; who has more than his part gets a page of his own.
+MOST_AREAS = 4096
 
 pytestmark = pytest.mark.needs(nodes=2)
 
@@ -33,6 +35,15 @@ def check(tenant: Tenant, wanted: list[float]) -> None:
     assert why is None
 
 
+def hold(tenant: Tenant, fifo: Path) -> int:
+    """Puts its pages into a pipe; they are held until that is closed."""
+    os.mkfifo(fifo)
+    pipe = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 1 << 20)
+    assert tenant.command(f"lend {fifo}")["pages"] == tenant.equal_pages
+    return pipe
+
+
 @pytest.mark.parametrize("placement", ["fair", "priority"])
 def test_who_holds_pages_while_others_join_keeps_none(
     ksm: Ksm, start: StartTenant, tmp_path: Path, placement: str
@@ -41,13 +52,9 @@ def test_who_holds_pages_while_others_join_keeps_none(
     ksm.write_text("placement", placement)
     first = [start("vm-0", 0, mib=1), start("vm-1", 0, mib=1)]
     merge(ksm, first)
-    fifo = tmp_path / "pipe"
-    os.mkfifo(fifo)
-    pipe = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
     refused = ksm.read("migrate_refused")
+    pipe = hold(first[0], tmp_path / "pipe")
     try:
-        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 1 << 20)
-        assert first[0].command(f"lend {fifo}")["pages"] == first[0].equal_pages
         last = start("vm-2", 1, mib=1)
         merge(ksm, [*first, last])
         assert ksm.read("migrate_refused") > refused, "nothing was held"
@@ -57,6 +64,61 @@ def test_who_holds_pages_while_others_join_keeps_none(
     weight = 1 / 2 if placement == "fair" else 2 / 3
     check(last, [weight, 1 - weight])
     assert all(tenant.bad_pages() == 0 for tenant in [*first, last])
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_who_holds_pages_does_not_keep_others_from_merging(
+    ksm: Ksm, start: StartTenant, tmp_path: Path, place: int
+) -> None:
+    """Wherever in the order of scanning."""
+    tenants = [start(f"vm-{number}", number % 2, mib=1) for number in range(3)]
+    holder = tenants.pop(place)
+    pipe = hold(holder, tmp_path / "pipe")
+    try:
+        ksm.set_speed(FAST)
+        ksm.start()
+        ksm.wait_scans(4)
+        for tenant in tenants:
+            merged = process_stat(tenant.pid)["ksm_merging_pages"]
+            assert merged == tenant.equal_pages
+        assert process_stat(holder.pid)["ksm_merging_pages"] == 0
+    finally:
+        os.close(pipe)
+
+
+@pytest.mark.parametrize("areas", [2_000, 20_000])
+@pytest.mark.parametrize("placement", ["fair", "priority"])
+def test_who_is_long_to_find_keeps_no_pages(
+    ksm: Ksm, start: StartTenant, placement: str, areas: int
+) -> None:
+    """Moving a page takes going through all areas where its mappings could be."""
+    ksm.write_text("placement", placement)
+    first = [start("vm-0", 0, mib=MIB), start("vm-1", 0, mib=MIB)]
+    first[0].command(f"stack {areas}")
+    merge(ksm, first)
+    before = ksm.read("migrate_unshared")
+    last = start("vm-2", 1, mib=MIB)
+    merge(ksm, [*first, last])
+    ksm.wait_scans(SCANS)
+    weight = 1 / 2 if placement == "fair" else 2 / 3
+    check(last, [weight, 1 - weight])
+    assert (ksm.read("migrate_unshared") > before) == (areas > MOST_AREAS)
+    assert all(tenant.bad_pages() == 0 for tenant in [*first, last])
+
+
+def test_what_others_moved_goes_back(ksm: Ksm, start: StartTenant) -> None:
+    """By cpuset.mems of a cgroup, which its owner may write to."""
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in range(2)]
+    merge(ksm, tenants)
+    ksm.stop()
+    with stress.cpuset("mover", tenants[0].pid) as cgroup:
+        for node in (0, 1):
+            stress.put(cgroup / "cpuset.mems", node)
+        assert tenants[0].equal_pages_by_node() == {1: tenants[0].equal_pages}
+        ksm.start()
+        ksm.set_speed(FAST)
+        ksm.wait_scans(SCANS)
+        check(tenants[0], [1 / 2, 1 / 2])
 
 
 @pytest.mark.parametrize("placement", ["fair", "priority"])

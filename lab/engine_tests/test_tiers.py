@@ -32,6 +32,16 @@ def test_equal_cold_sharers_leave_pages_where_memory_is_fast(
         assert tenant.bad_pages() == 0
 
 
+def test_a_slow_tier_is_not_asked_again_and_again(ksm: Ksm, start: StartTenant) -> None:
+    """That it takes no page is no lack of room, which would end some time."""
+    no_room = ksm.read("placed_no_room")
+    tenants = [start(f"vm-{number}", FAST_NODE, mib=4) for number in range(2)]
+    stress.migrate(tenants[1].pid, FAST_NODE, SLOW_NODE)
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    ksm.wait_scans(2)
+    assert ksm.read("placed_no_room") == no_room
+
+
 def test_the_machine_has_a_slow_tier() -> None:
     """Else the other tests would show nothing."""
     assert numa.online() == [0, 1, SLOW_NODE]

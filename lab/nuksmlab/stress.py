@@ -5,7 +5,8 @@ import ctypes
 import os
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from nuksmlab import wait
@@ -84,6 +85,18 @@ class Cgroup:
 def account_memory() -> None:
     """Lets cgroups below the root count and limit memory, and weigh CPU time."""
     put(CGROUPS / "cgroup.subtree_control", "+memory +cpu")
+
+
+@contextmanager
+def cpuset(name: str, pid: int) -> Iterator[Path]:
+    """A cgroup that says on which nodes a process's memory has to be."""
+    put(CGROUPS / "cgroup.subtree_control", "+cpuset")
+    path = CGROUPS / name
+    path.mkdir()
+    put(path / "cgroup.procs", pid)
+    yield path
+    put(CGROUPS / "cgroup.procs", pid)
+    path.rmdir()
 
 
 def migrate(pid: int, source: int, target: int) -> None:

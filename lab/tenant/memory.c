@@ -166,6 +166,33 @@ bool memory_again(struct memory *memory, size_t index)
 	return true;
 }
 
+/*
+ * Leaves empty areas that the kernel takes for places where the equal pages could
+ * be, but for the last one: whoever looks for their mappings goes through all of
+ * these. They are made by moving the pages away, which leaves the area behind.
+ *
+ * Returns how many of @wanted there are: 65,530 areas is what a process may have.
+ */
+size_t memory_stack(struct memory *memory, size_t wanted)
+{
+	struct pages *pages = &memory->class[CLASS_EQUAL];
+	size_t bytes = (pages->count - 1) * PAGE_BYTES, made = 0;
+
+	memory_lock();
+	for (; pages->count > 1 && made < wanted; made++) {
+		void *moved = mremap(pages->base, bytes, bytes,
+				     MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+
+		if (moved == MAP_FAILED ||
+		    (!made && madvise(moved, bytes, MADV_DONTNEED)))
+			break;
+	}
+	for (size_t index = 0; index < pages->count; index++)
+		rewrite(memory, pages, index, pages->generation[index]);
+	memory_unlock();
+	return made;
+}
+
 size_t memory_change(struct memory *memory)
 {
 	struct pages *pages = &memory->class[CLASS_CHANGING];

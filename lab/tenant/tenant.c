@@ -326,6 +326,18 @@ static void do_again(struct memory *memory, const char *list)
 	answer("ok pages=%zu", pages);
 }
 
+static void do_stack(struct memory *memory, const char *text)
+{
+	size_t wanted = strtoul(text, NULL, 10);
+	size_t made = memory_stack(memory, wanted);
+
+	if (made < wanted)
+		answer("error stack: %zu of %zu areas: %s", made, wanted,
+		       strerror(errno));
+	else
+		answer("ok areas=%zu", made);
+}
+
 /* Returns false when the tenant is to end. */
 static bool obey(struct memory *memory, char *line)
 {
@@ -356,6 +368,8 @@ static bool obey(struct memory *memory, char *line)
 		do_fork(memory);
 	} else if (!strcmp(command, "lend")) {
 		do_lend(memory, argument);
+	} else if (!strcmp(command, "stack")) {
+		do_stack(memory, argument);
 	} else if (!strcmp(command, "quit")) {
 		answer("ok");
 		return false;

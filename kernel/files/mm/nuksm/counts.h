@@ -31,9 +31,77 @@ static void nuksm_joined(const struct ksm_rmap_item *rmap_item,
 			   !rmap_item->hlist.next, 1);
 }
 
-/* What it shows of use from now on, it shows of a page of its own. */
-static void nuksm_mark_left(struct ksm_rmap_item *rmap_item)
+/*
+ * Where in its anon_vma a mapping of a merged page is. Who looks for all mappings
+ * need not go through all areas of all sharers then, and a process may have 65,530
+ * of them. It is kept where a page that is not merged has its checksum and age, in
+ * so many bits; one that needs more is looked for everywhere.
+ */
+#define NUKSM_PGOFF_BITS	48
+#define NUKSM_NO_PGOFF		(BIT_ULL(NUKSM_PGOFF_BITS) - 1)
+
+static u64 nuksm_pgoff_in(struct vm_area_struct *vma,
+			  const struct ksm_rmap_item *rmap_item)
 {
+	return min_t(u64, linear_page_index(vma, rmap_item->address),
+		     NUKSM_NO_PGOFF);
+}
+
+/* Context: the mmap_lock of the process. */
+static void nuksm_keep_pgoff(struct ksm_rmap_item *rmap_item,
+			     struct vm_area_struct *vma)
+{
+	u64 pgoff = nuksm_pgoff_in(vma, rmap_item);
+
+	rmap_item->pgoff_low = pgoff;
+	rmap_item->pgoff_high = pgoff >> 32;
+}
+
+/* It is not merged any more: its content has @checksum, as far as is known. */
+static void nuksm_forget_pgoff(struct ksm_rmap_item *rmap_item, u32 checksum)
+{
+	rmap_item->oldchecksum = checksum;
+	rmap_item->age = 0;
+	rmap_item->remaining_skips = 0;
+}
+
+static u64 nuksm_pgoff(const struct ksm_rmap_item *rmap_item)
+{
+	return (u64)rmap_item->pgoff_high << 32 | rmap_item->pgoff_low;
+}
+
+/*
+ * Would who looks for all mappings of the merged page find this one? Not if what is
+ * mapped there was moved there while the page was paged out.
+ *
+ * Context: the mmap_lock of the process.
+ */
+static bool nuksm_is_found(const struct ksm_rmap_item *rmap_item,
+			   struct vm_area_struct *vma)
+{
+	return rmap_item->anon_vma == vma->anon_vma &&
+	       nuksm_pgoff(rmap_item) == nuksm_pgoff_in(vma, rmap_item);
+}
+
+/* From where to where to look for a mapping. */
+static unsigned long nuksm_first_pgoff(const struct ksm_rmap_item *rmap_item)
+{
+	u64 pgoff = nuksm_pgoff(rmap_item);
+
+	return pgoff == NUKSM_NO_PGOFF ? 0 : pgoff;
+}
+
+static unsigned long nuksm_last_pgoff(const struct ksm_rmap_item *rmap_item)
+{
+	u64 pgoff = nuksm_pgoff(rmap_item);
+
+	return pgoff == NUKSM_NO_PGOFF ? ULONG_MAX : pgoff;
+}
+
+/* What it shows of use from now on, it shows of a page of its own. */
+static void nuksm_mark_left(struct ksm_rmap_item *rmap_item, u32 checksum)
+{
+	nuksm_forget_pgoff(rmap_item, checksum);
 	rmap_item->left = true;
 	rmap_item->gave = false;
 	rmap_item->heat = NUKSM_COLD;
@@ -46,8 +114,9 @@ static void nuksm_left(struct ksm_rmap_item *rmap_item,
 	nuksm_count_sharer(rmap_item, pfn_to_nid(stable_node->kpfn),
 			   hlist_is_singular_node(&rmap_item->hlist,
 						  &stable_node->hlist), -1);
-	nuksm_mark_left(rmap_item);
-	stable_node->again |= nuksm_places();
+	nuksm_mark_left(rmap_item, stable_node->checksum);
+	if (nuksm_places())
+		WRITE_ONCE(stable_node->again, true);
 }
 
 /* Its page is gone: all of them are about to be taken from it. */
@@ -58,20 +127,22 @@ static void nuksm_all_left(const struct ksm_stable_node *stable_node)
 
 	hlist_for_each_entry(rmap_item, &stable_node->hlist, hlist) {
 		nuksm_count_sharer(rmap_item, nid, !rmap_item->hlist.next, -1);
-		nuksm_mark_left(rmap_item);
+		nuksm_mark_left(rmap_item, stable_node->checksum);
 		cond_resched();
 	}
 }
 
 /*
- * The page of @stable_node is about to be the one at @kpfn.
+ * The page of @stable_node was moved, by ksmd or by anybody else, from @kpfn to
+ * where the node says. If that was a thread of the kernel, on behalf of a cgroup's
+ * owner, who may move what others share as well, it is asked again where it belongs.
+ * It is not if reclaim moved it to a slower tier, or somebody who has the right to.
  *
  * Context: the locks of both folios, but perhaps not ksm_thread_mutex.
  */
-static void nuksm_moved(const struct ksm_stable_node *stable_node,
-			unsigned long kpfn)
+static void nuksm_moved(struct ksm_stable_node *stable_node, unsigned long kpfn)
 {
-	int from = pfn_to_nid(stable_node->kpfn), to = pfn_to_nid(kpfn);
+	int from = pfn_to_nid(kpfn), to = pfn_to_nid(stable_node->kpfn);
 	const struct ksm_rmap_item *rmap_item;
 
 	if (from == to)
@@ -83,6 +154,11 @@ static void nuksm_moved(const struct ksm_stable_node *stable_node,
 		nuksm_count_sharer(rmap_item, to, last, 1);
 		cond_resched();
 	}
+	if ((current->flags & (PF_KTHREAD | PF_MEMALLOC)) != PF_KTHREAD)
+		return;
+	/* After the new place can be seen: ksmd clears it before it looks there */
+	smp_mb();
+	WRITE_ONCE(stable_node->again, true);
 }
 
 #else /* !CONFIG_NUKSM_PLACEMENT */
@@ -101,9 +177,29 @@ static inline void nuksm_all_left(const struct ksm_stable_node *stable_node)
 {
 }
 
-static inline void nuksm_moved(const struct ksm_stable_node *stable_node,
+static inline void nuksm_moved(struct ksm_stable_node *stable_node,
 			       unsigned long kpfn)
 {
+}
+
+static inline void nuksm_keep_pgoff(struct ksm_rmap_item *rmap_item,
+				    struct vm_area_struct *vma)
+{
+}
+
+static inline void nuksm_forget_pgoff(struct ksm_rmap_item *rmap_item,
+				      u32 checksum)
+{
+}
+
+static inline unsigned long nuksm_first_pgoff(const struct ksm_rmap_item *rmap_item)
+{
+	return 0;
+}
+
+static inline unsigned long nuksm_last_pgoff(const struct ksm_rmap_item *rmap_item)
+{
+	return ULONG_MAX;
 }
 
 #endif /* CONFIG_NUKSM_PLACEMENT */

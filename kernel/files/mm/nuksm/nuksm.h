@@ -209,11 +209,13 @@ static inline void nuksm_scan_ends(void)
  * @placed: decisions where a merged page belongs, by enum nuksm_reason
  * @migrated: merged pages moved to where they belong
  * @migrate_refused: those that could not be moved
+ * @unshared: mappings of those that took too long to find, un-merged
  */
 struct nuksm_placement_stats {
 	unsigned long placed[NR_NUKSM_REASONS];
 	unsigned long migrated;
 	unsigned long migrate_refused;
+	unsigned long unshared;
 };
 
 /**
@@ -232,7 +234,7 @@ struct nuksm_node_count {
 #define NUKSM_HOME_BITS	12
 
 /* Bits of a scan's number in struct ksm_stable_node, and of moves within it. */
-#define NUKSM_SCAN_BITS		7
+#define NUKSM_SCAN_BITS		4
 #define NUKSM_MOVES_BITS	4
 
 extern enum nuksm_placement nuksm_placement;
@@ -247,6 +249,7 @@ void nuksm_promote(struct folio *folio);
 u8 nuksm_heat(struct folio *folio, bool touched, bool young);
 int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
 		  unsigned long kpfn, bool merged, int *wanted);
+bool nuksm_can_be_moved(struct folio *folio);
 int nuksm_migrate(struct folio *folio, int nid);
 void nuksm_prefer_node(int nid);
 

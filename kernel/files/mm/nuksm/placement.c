@@ -15,6 +15,7 @@
 #include <linux/nodemask.h>
 #include <linux/page_idle.h>
 #include <linux/random.h>
+#include <linux/rmap.h>
 #include <linux/sched/task.h>
 #include <linux/seq_file.h>
 #include <linux/siphash.h>
@@ -198,15 +199,6 @@ static bool has_room(int nid)
 	return false;
 }
 
-/*
- * Can a page be put on @nid, or left there if it is @here? Not on a slow tier,
- * from which nothing would bring a merged page back.
- */
-static bool takes_pages(int nid, int here)
-{
-	return node_is_toptier(nid) && (nid == here || has_room(nid));
-}
-
 /**
  * nuksm_belongs - where does a page belong?
  * @ballot: with all who share it added
@@ -215,8 +207,10 @@ static bool takes_pages(int nid, int here)
  * @merged: the page is merged, and would have to be moved
  * @wanted: where it belonged if every node took pages
  *
- * Nodes that can take no page are passed over; if there is no other, a merged
- * page belongs where it is. Counts and traces what was decided.
+ * Nothing belongs on a slow tier, from which nothing would bring a merged page
+ * back, unless all who share it are there. Nodes that have no room are passed
+ * over; if there is no other, a merged page belongs where it is. Counts and traces
+ * what was decided.
  *
  * Context: ksm_thread_mutex held.
  *
@@ -231,12 +225,21 @@ int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
 	int first, nid;
 
 	bitmap_zero(barred, NUKSM_MOST_NODES);
+	for_each_set_bit(nid, ballot->nodes, NUKSM_MOST_NODES) {
+		if (!node_is_toptier(nid))
+			__set_bit(nid, barred);
+	}
+	if (bitmap_equal(barred, ballot->nodes, NUKSM_MOST_NODES)) {
+		if (merged && !bitmap_empty(barred, NUKSM_MOST_NODES))
+			return *wanted = here;
+		bitmap_zero(barred, NUKSM_MOST_NODES);
+	}
 	first = nuksm_ballot_pick(ballot, lot, barred);
 	*wanted = first;
 	if (first == NUMA_NO_NODE)
 		return first;
 	reason = nuksm_ballot_reason(ballot);
-	for (nid = first; nid != NUMA_NO_NODE && !takes_pages(nid, here);
+	for (nid = first; nid != NUMA_NO_NODE && nid != here && !has_room(nid);
 	     nid = nuksm_ballot_pick(ballot, lot, barred))
 		__set_bit(nid, barred);
 	if (nid == NUMA_NO_NODE)
@@ -257,13 +260,52 @@ static bool is_held_by_nobody(struct folio *folio)
 	       folio_mapcount(folio) + folio_test_swapcache(folio) + 1;
 }
 
-/* Nor does it wait on this CPU to be put on a list, as it may if it is new. */
-static bool can_be_moved(struct folio *folio)
+/**
+ * nuksm_can_be_moved - is it worth trying to move a merged page?
+ * @folio: the page, of which the caller has a reference
+ *
+ * It is not if somebody else holds it. That it waits on this CPU to be put on a
+ * list, as it may if it is new, is mended.
+ *
+ * Return: whether nobody holds it but its mappings and the caller.
+ */
+bool nuksm_can_be_moved(struct folio *folio)
 {
 	if (is_held_by_nobody(folio))
 		return true;
 	lru_add_drain();
 	return is_held_by_nobody(folio);
+}
+
+static bool count_mapping(struct folio *folio, struct vm_area_struct *vma,
+			  unsigned long addr, void *arg)
+{
+	DEFINE_FOLIO_VMA_WALK(pvmw, folio, vma, addr, 0);
+	int *found = arg;
+
+	while (page_vma_mapped_walk(&pvmw))
+		++*found;
+	return true;
+}
+
+/*
+ * Are all mappings of the page to be found? Those are not which a fork made since
+ * ksmd came by, of a process that has ended. It would be unmapped from all others,
+ * again and again, and stay where it is.
+ */
+static bool all_are_found(struct folio *folio)
+{
+	int found = 0;
+	struct rmap_walk_control walk = {
+		.rmap_one = count_mapping,
+		.arg = &found,
+	};
+
+	if (!folio_trylock(folio))
+		return false;
+	rmap_walk(folio, &walk);
+	folio_unlock(folio);
+	return found >= folio_mapcount(folio);
 }
 
 /**
@@ -272,8 +314,9 @@ static bool can_be_moved(struct folio *folio)
  * @nid: the node to move it to
  *
  * All who share the page follow. Nobody waits for memory: a page that is busy,
- * or finds no room, stays where it is; and one that somebody holds is not even
- * tried, as it would be unmapped from all who share it in vain.
+ * or finds no room, stays where it is; and one that somebody holds, or has mappings
+ * that nobody finds, is not even tried, as it would be unmapped from all who share
+ * it in vain.
  *
  * Context: ksm_thread_mutex held, but no mmap_lock and no folio lock.
  *
@@ -292,7 +335,8 @@ int nuksm_migrate(struct folio *folio, int nid)
 	LIST_HEAD(folios);
 	int err = -EBUSY;
 
-	if (can_be_moved(folio) && folio_isolate_lru(folio)) {
+	if (nuksm_can_be_moved(folio) && all_are_found(folio) &&
+	    folio_isolate_lru(folio)) {
 		node_stat_add_folio(folio, NR_ISOLATED_ANON +
 				    folio_is_file_lru(folio));
 		list_add(&folio->lru, &folios);
@@ -411,6 +455,7 @@ static NUKSM_COUNTER(placed_priority, STATS.placed[NUKSM_BY_PRIORITY]);
 static NUKSM_COUNTER(placed_no_room, STATS.placed[NUKSM_NO_ROOM]);
 static NUKSM_COUNTER(migrated, STATS.migrated);
 static NUKSM_COUNTER(migrate_refused, STATS.migrate_refused);
+static NUKSM_COUNTER(migrate_unshared, STATS.unshared);
 
 /* The nodes that have any, as in numa_maps: N0=123 N1=456 */
 static ssize_t show_by_node(char *buf, size_t offset)
@@ -455,6 +500,7 @@ static struct attribute *placement_attrs[] = {
 	&placed_no_room_counter.attr.attr,
 	&migrated_counter.attr.attr,
 	&migrate_refused_counter.attr.attr,
+	&migrate_unshared_counter.attr.attr,
 	&pages_shared_by_node_attr.attr,
 	&pages_sharing_by_node_attr.attr,
 	NULL,

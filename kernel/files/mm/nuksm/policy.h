@@ -94,7 +94,7 @@ struct nuksm_ballot {
 };
 
 /* A lot has so many bits. */
-#define NUKSM_LOT_BITS		20
+#define NUKSM_LOT_BITS		16
 
 void nuksm_ballot_open(struct nuksm_ballot *ballot,
 		       enum nuksm_placement placement);

@@ -10,6 +10,9 @@
 
 #ifdef CONFIG_NUKSM_PLACEMENT
 
+/* What ksmd looks at has left a merged page before, and its use is known again. */
+static bool nuksm_is_back;
+
 /*
  * ksmd has found @folio behind @rmap_item: remember what placement asks for.
  *
@@ -19,15 +22,17 @@
  * have them to himself.
  */
 static void nuksm_visit(struct ksm_rmap_item *rmap_item, struct folio *folio,
-			bool touched)
+			struct vm_area_struct *vma, bool touched)
 {
 	bool young = folio_test_young(folio) && !rmap_item->gave;
 
 	BUILD_BUG_ON(BIT(NUKSM_HOME_BITS) < MAX_NUMNODES);
 
 	nuksm_window(NUKSM_WINDOW_VISIT);
-	if ((rmap_item->address & STABLE_FLAG) && !folio_test_ksm(folio))
+	if ((rmap_item->address & STABLE_FLAG) &&
+	    (!folio_test_ksm(folio) || !nuksm_is_found(rmap_item, vma)))
 		remove_rmap_item_from_tree(rmap_item);
+	nuksm_is_back = (rmap_item->address & STABLE_FLAG) && rmap_item->left;
 	if (rmap_item->address & STABLE_FLAG)
 		rmap_item->left = false;
 	else
@@ -75,10 +80,10 @@ static void nuksm_add_sharer(const struct ksm_rmap_item *rmap_item, u8 heat)
 
 /*
  * The lot by which was chosen which of two pages stays. They could still be
- * written to then.
+ * written to then. One that was chosen for another reason is asked again.
  */
 #define NUKSM_NOT_CHOSEN	U32_MAX
-#define NUKSM_NO_ROOM_FOR_IT	(U32_MAX - 1)
+#define NUKSM_CHOSEN_FOR_NOW	(U32_MAX - 1)
 static u32 nuksm_chosen_lot = NUKSM_NOT_CHOSEN;
 
 /*
@@ -94,8 +99,19 @@ static bool nuksm_keeps_scanned(struct ksm_rmap_item *rmap_item,
 	u32 lot;
 
 	nuksm_chosen_lot = NUKSM_NOT_CHOSEN;
-	if (!nuksm_places() || PageKsm(page) || PageKsm(tree_page))
+	if (PageKsm(page) || PageKsm(tree_page))
 		return true;
+	/* One that cannot be merged is tried first, and the other is left alone */
+	if (nuksm_is_held(tree_page) && page_folio(page) != page_folio(tree_page)) {
+		nuksm_chosen_lot = NUKSM_CHOSEN_FOR_NOW;
+		return false;
+	}
+	if (!nuksm_places())
+		return true;
+	if (nuksm_is_held(page)) {
+		nuksm_chosen_lot = NUKSM_CHOSEN_FOR_NOW;
+		return true;
+	}
 
 	/* Both may have been moved since they were looked at */
 	rmap_item->home = nid;
@@ -107,7 +123,7 @@ static bool nuksm_keeps_scanned(struct ksm_rmap_item *rmap_item,
 	nuksm_add_sharer(tree_rmap_item, tree_rmap_item->heat);
 	lot = nuksm_lot(page);
 	nid = nuksm_belongs(&nuksm_ballot, lot, page_to_pfn(page), false, &wanted);
-	nuksm_chosen_lot = nid == wanted ? lot : NUKSM_NO_ROOM_FOR_IT;
+	nuksm_chosen_lot = nid == wanted ? lot : NUKSM_CHOSEN_FOR_NOW;
 	nuksm_window(NUKSM_WINDOW_CHOOSE);
 	return nid != page_to_nid(tree_page);
 }
@@ -163,7 +179,7 @@ static void nuksm_ask_later(struct ksm_rmap_item *rmap_item)
 	if (nuksm_worth_asking(rmap_item->head))
 		nuksm_asked = rmap_item->head;
 	else
-		rmap_item->head->again = true;
+		WRITE_ONCE(rmap_item->head->again, true);
 }
 
 /* In one scan. */
@@ -171,86 +187,144 @@ static void nuksm_ask_later(struct ksm_rmap_item *rmap_item)
 
 /*
  * ksmd came by a merged page. Is there a reason to ask it again? Somebody left
- * it, it could not be moved, or nobody asked when the last one joined. Once per
- * scan, however many share it; but if it was to be moved and somebody held it,
- * whenever ksmd comes by, as who holds it may know when that is.
+ * it, it could not be moved, others moved it, or nobody asked when the last one
+ * joined. Once per scan, however many share it; but if it was to be moved and
+ * somebody held it, whenever ksmd comes by, as who holds it may know when that is;
+ * and for each sharer whose use was not known when it came back.
  */
 static void nuksm_ask_again(struct ksm_stable_node *stable_node)
 {
 	bool asked = stable_node->scan == nuksm_this_scan();
 
-	if (!stable_node->again || !nuksm_places())
+	if (!nuksm_places() || !(READ_ONCE(stable_node->again) || nuksm_is_back))
 		return;
-	if (!asked || (stable_node->moves && stable_node->moves < NUKSM_MOST_MOVES))
+	if (!asked || nuksm_is_back ||
+	    (stable_node->moves && stable_node->moves < NUKSM_MOST_MOVES))
 		nuksm_asked = stable_node;
 }
 
 /*
  * Moving a page takes it from all its sharers for as long as it takes to find
- * their mappings: whoever looks goes through all areas of each sharer's anon_vma,
- * and a process may have 65,530 of them, times its children. Pages of more areas
- * than a few are moved in a small part of ksmd's time only, so that nobody who
- * shares one is kept from it for long, nor others waiting for ksmd; and those of
- * very many not at all.
+ * their mappings: whoever looks goes through all areas that have the same place in
+ * the anon_vma of a sharer, those of its children and whatever mremap() left there.
+ * There may be 65,530 of them in each process. Who makes that long must not keep
+ * pages where he likes them, nor take ksmd's time from others: if there are more
+ * than these, the mappings that have more than their part of it get pages of their
+ * own. They may be merged again.
  */
-#define NUKSM_FEW_AREAS		2048
-#define NUKSM_MOST_AREAS	BIT(18)
-#define NUKSM_DEAR_PART		64
+#define NUKSM_MOST_AREAS	4096
+
+/* So many areas are as dear as a move without any. */
+#define NUKSM_AREAS_PER_MOVE	512
 
 /* Counts them, up to one more than @most. */
-static unsigned int nuksm_areas(const struct ksm_stable_node *stable_node,
+static unsigned int nuksm_areas(const struct ksm_rmap_item *sharer,
 				unsigned int most)
 {
-	struct ksm_rmap_item *sharer;
+	struct anon_vma *anon_vma = sharer->anon_vma;
+	struct anon_vma_chain *vmac;
+	unsigned int areas = 0;
+
+	cond_resched();
+	anon_vma_lock_read(anon_vma);
+	anon_vma_interval_tree_foreach(vmac, &anon_vma->rb_root,
+				       nuksm_first_pgoff(sharer),
+				       nuksm_last_pgoff(sharer)) {
+		if (++areas > most)
+			break;
+	}
+	anon_vma_unlock_read(anon_vma);
+	return areas;
+}
+
+/* Those of all sharers, up to one more than NUKSM_MOST_AREAS. */
+static unsigned int nuksm_all_areas(const struct ksm_stable_node *stable_node)
+{
+	const struct ksm_rmap_item *sharer;
 	unsigned int areas = 0;
 
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		struct anon_vma *anon_vma = sharer->anon_vma;
-		struct anon_vma_chain *vmac;
-
-		cond_resched();
-		anon_vma_lock_read(anon_vma);
-		anon_vma_interval_tree_foreach(vmac, &anon_vma->rb_root, 0,
-					       ULONG_MAX) {
-			if (++areas > most)
-				break;
-			if (!(areas % 1024))
-				cond_resched();
-		}
-		anon_vma_unlock_read(anon_vma);
-		if (areas > most)
+		areas += nuksm_areas(sharer, NUKSM_MOST_AREAS - areas);
+		if (areas > NUKSM_MOST_AREAS)
 			break;
 	}
 	return areas;
 }
 
+/* Gives @sharer a page of its own, where it had one before. */
+static int nuksm_unshare(struct ksm_rmap_item *sharer)
+{
+	struct mm_struct *mm = sharer->mm;
+	struct vm_area_struct *vma;
+	int err = 0;
+
+	nuksm_prefer_node(sharer->home);
+	mmap_read_lock(mm);
+	vma = find_mergeable_vma(mm, sharer->address);
+	if (vma)
+		err = break_ksm(vma, sharer->address & PAGE_MASK, false);
+	mmap_read_unlock(mm);
+	nuksm_prefer_node(NUMA_NO_NODE);
+	if (err)
+		return err;
+	remove_rmap_item_from_tree(sharer);
+	if (vma)
+		nuksm_count(&nuksm_placement_stats.unshared, 1);
+	return 0;
+}
+
+/* Un-merges the sharers that have more than their part of all areas. */
+static int nuksm_unshare_dear(struct ksm_stable_node *stable_node)
+{
+	unsigned int part = max(NUKSM_MOST_AREAS / stable_node->rmap_hlist_len, 1);
+	struct ksm_rmap_item *sharer;
+	struct hlist_node *next;
+	int err = 0;
+
+	hlist_for_each_entry_safe(sharer, next, &stable_node->hlist, hlist) {
+		if (nuksm_areas(sharer, part) > part)
+			err = nuksm_unshare(sharer);
+		if (err)
+			break;
+	}
+	return err;
+}
+
 /*
  * Moves the page. Returns 0 if it was moved or is gone, and @stable_node with it;
- * -EBUSY if somebody holds it, or the like; -E2BIG if that is too dear now.
+ * -EBUSY if somebody holds it, or the like; -EAGAIN if it was too dear, and who
+ * made it so shares it no more; -ENOMEM if he still does.
  */
 static int nuksm_move(struct ksm_stable_node *stable_node, int nid)
 {
-	static u64 dear_again; /* ns */
-	u64 began = ktime_get_ns();
+	unsigned int areas;
 	struct folio *folio;
-	int err = -E2BIG;
-	bool dear;
+	int err = -EBUSY;
 
-	dear = nuksm_areas(stable_node, NUKSM_FEW_AREAS) > NUKSM_FEW_AREAS;
-	if (dear && (began < dear_again ||
-		     nuksm_areas(stable_node, NUKSM_MOST_AREAS) > NUKSM_MOST_AREAS)) {
-		nuksm_count(&nuksm_placement_stats.migrate_refused, 1);
+	/*
+	 * Others who are about to move it hold its lock, and do not look who holds
+	 * it any more. From now on they see that somebody does, and leave it where
+	 * it is: it can neither be moved nor go away, and @stable_node stays.
+	 */
+	folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_TRYLOCK);
+	if (!folio)
+		return 0;
+	if (IS_ERR(folio))
+		return -EBUSY;
+	folio_unlock(folio);
+
+	if (nuksm_can_be_moved(folio)) {
+		areas = nuksm_all_areas(stable_node);
+		stable_node->moves = min(stable_node->moves +
+					 areas / NUKSM_AREAS_PER_MOVE,
+					 NUKSM_MOST_MOVES);
+		if (areas <= NUKSM_MOST_AREAS)
+			return nuksm_migrate(folio, nid) ? -EBUSY : 0;
+		err = nuksm_unshare_dear(stable_node) ?: -EAGAIN;
 	} else {
-		folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_NOLOCK);
-		if (!folio)
-			return 0;
-		err = nuksm_migrate(folio, nid) ? -EBUSY : 0;
+		nuksm_count(&nuksm_placement_stats.migrate_refused, 1);
 	}
-	if (dear && began >= dear_again) {
-		u64 now = ktime_get_ns();
-
-		dear_again = now + (now - began) * NUKSM_DEAR_PART;
-	}
+	folio_put(folio);
 	return err;
 }
 
@@ -260,12 +334,14 @@ static void nuksm_place_asked(void)
 	struct ksm_stable_node *stable_node = nuksm_asked;
 	struct ksm_rmap_item *sharer;
 	unsigned long kpfn;
-	int nid, wanted, err;
+	int nid, wanted;
 
 	if (!stable_node)
 		return;
 	nuksm_asked = NULL;
 	nuksm_window(NUKSM_WINDOW_JOINED);
+	/* Who moves the page from now on asks for it to be asked again */
+	smp_store_mb(stable_node->again, false);
 	kpfn = READ_ONCE(stable_node->kpfn);
 	nuksm_ballot_open(&nuksm_ballot, READ_ONCE(nuksm_placement));
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
@@ -280,25 +356,23 @@ static void nuksm_place_asked(void)
 		stable_node->scan = nuksm_this_scan();
 		stable_node->moves = 0;
 	}
-	stable_node->again = nid != wanted;
+	if (nid != wanted)
+		WRITE_ONCE(stable_node->again, true);
 	if (nid == pfn_to_nid(kpfn)) {
 		/* No room elsewhere: there will be none for the next sharer either */
-		if (stable_node->again && stable_node->moves)
+		if (nid != wanted && stable_node->moves)
 			stable_node->moves = NUKSM_MOST_MOVES;
 		return;
 	}
 	/* Who makes it go to and fro gets no more of ksmd's time than this */
 	if (stable_node->moves == NUKSM_MOST_MOVES) {
-		stable_node->again = true;
+		WRITE_ONCE(stable_node->again, true);
 		return;
 	}
 	stable_node->moves++;
 	nuksm_window(NUKSM_WINDOW_MOVE);
-	err = nuksm_move(stable_node, nid);
-	if (err)
-		stable_node->again = true;
-	if (err == -E2BIG)
-		stable_node->moves = NUKSM_MOST_MOVES;
+	if (nuksm_move(stable_node, nid))
+		WRITE_ONCE(stable_node->again, true);
 }
 
 /*
@@ -313,8 +387,7 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 	struct ksm_stable_node *dup;
 	u32 lot;
 
-	BUILD_BUG_ON(NUKSM_LOT_BITS + NUKSM_SCAN_BITS + NUKSM_MOVES_BITS + 1 >
-		     BITS_PER_TYPE(u32));
+	BUILD_BUG_ON(NUKSM_LOT_BITS != BITS_PER_TYPE(stable_node->lot));
 
 	stable_node->again = false;
 	stable_node->scan = nuksm_this_scan();
@@ -339,7 +412,8 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 #else /* !CONFIG_NUKSM_PLACEMENT */
 
 static inline void nuksm_visit(struct ksm_rmap_item *rmap_item,
-			       struct folio *folio, bool touched)
+			       struct folio *folio, struct vm_area_struct *vma,
+			       bool touched)
 {
 }
 

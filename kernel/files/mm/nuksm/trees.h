@@ -13,6 +13,10 @@
 #include <linux/random.h>
 #include <linux/vmalloc.h>
 
+static struct ksm_rmap_item *
+unstable_tree_search_insert(struct ksm_rmap_item *rmap_item, struct page *page,
+			    struct page **tree_pagep);
+
 /*
  * Which roots have, or had, something below them: a bit for each, of the stable
  * trees first. What is done with all trees at each scan is done with these, as a
@@ -29,17 +33,26 @@ static void nuksm_use_root(const struct rb_root *root)
 		__set_bit(root - root_stable_tree, nuksm_used_roots);
 }
 
+/* So many bits are looked at before others may run; a power of two. */
+#define NUKSM_ROOTS_AT_ONCE	BIT(20)
+
 /* The first used one of the stable (@base is 0) or unstable trees from @tree on. */
 static unsigned int nuksm_next_used(unsigned int base, unsigned int tree)
 {
 	unsigned int nr = nuksm_nr_roots(ksm_nr_node_ids);
 
-	cond_resched();
 	if (!nuksm_used_roots)
 		return min(tree, nr);
-	return min_t(unsigned long, nr,
-		     find_next_bit(nuksm_used_roots, (size_t)base + nr,
-				   (size_t)base + tree) - base);
+	for (; tree < nr; tree = round_up(tree + 1, NUKSM_ROOTS_AT_ONCE)) {
+		unsigned int end = min(nr, round_up(tree + 1, NUKSM_ROOTS_AT_ONCE));
+		size_t next = find_next_bit(nuksm_used_roots, (size_t)base + end,
+					    (size_t)base + tree) - base;
+
+		cond_resched();
+		if (next < end)
+			return next;
+	}
+	return nr;
 }
 
 /* For the loops of mm/ksm.c over unstable trees, each of which it empties. */
@@ -121,6 +134,38 @@ static bool nuksm_unstable_drop(struct ksm_rmap_item *stale, int *drops)
 	remove_rmap_item_from_tree(stale);
 	nuksm_count(&nuksm_stats.replaced, 1);
 	return ++*drops < NUKSM_MOST_DROPS;
+}
+
+/*
+ * Does anybody but its mappings hold the page, and ksmd, which has one reference?
+ * Such a page cannot be merged.
+ */
+static bool nuksm_is_held(struct page *page)
+{
+	struct folio *folio = page_folio(page);
+	int cached = folio_test_swapcache(folio) ? folio_nr_pages(folio) : 0;
+
+	return folio_ref_count(folio) > folio_mapcount(folio) + cached + 1;
+}
+
+/*
+ * @page was not merged with the page of the unstable tree that it equals. If that is
+ * because somebody holds that one, @page takes its place there: or who holds a
+ * page would keep all others from finding each other.
+ */
+static void nuksm_file_instead(struct ksm_rmap_item *rmap_item, struct page *page,
+			       struct ksm_rmap_item *tree_rmap_item,
+			       struct page *tree_page)
+{
+	struct page *other;
+
+	if (!nuksm_by_checksum() || !nuksm_is_held(tree_page) ||
+	    nuksm_is_held(page))
+		return;
+	remove_rmap_item_from_tree(tree_rmap_item);
+	nuksm_count(&nuksm_stats.replaced, 1);
+	if (unstable_tree_search_insert(rmap_item, page, &other))
+		put_page(other);
 }
 
 /*
@@ -288,6 +333,13 @@ static inline bool nuksm_unstable_is_stale(struct ksm_rmap_item *tree_rmap_item,
 static inline bool nuksm_unstable_drop(struct ksm_rmap_item *stale, int *drops)
 {
 	return false;
+}
+
+static inline void nuksm_file_instead(struct ksm_rmap_item *rmap_item,
+				      struct page *page,
+				      struct ksm_rmap_item *tree_rmap_item,
+				      struct page *tree_page)
+{
 }
 
 static inline void nuksm_fit_forest(void)
