@@ -141,13 +141,13 @@ def test_clock_is_the_cpu_time_of_the_process() -> None:
     assert before <= seen <= time.process_time()
 
 
-def test_meter_tells_work_from_waiting() -> None:
+def test_meter_tells_work_from_waiting(tmp_path: Path) -> None:
     shell = Path("/bin/sh").resolve()
     script = (
         "read go; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo; read end"
     )
     with (
-        meter.Meter(shell) as measured,
+        meter.Meter(shell, tmp_path) as measured,
         subprocess.Popen(
             [str(shell), "-c", script],
             stdin=subprocess.PIPE,
@@ -163,7 +163,8 @@ def test_meter_tells_work_from_waiting() -> None:
         child.stdin.flush()
         child.stdout.readline()
         worked = time.time()
-        wait.until(lambda: measured.moments[-1] > worked, lambda: "samples")
+        meter.wait_until_sampled(tmp_path)
+        assert measured.moments[-1] > worked
         first = measured.moments[0]
         used = time.clock_gettime(meter.cpu_clock(child.pid))
         child.communicate()

@@ -56,7 +56,7 @@ def measure(boot: Boot, output: Path, runs: Sequence[Run]) -> list[Result]:
     output.mkdir(parents=True)
     (output / "plan.json").write_text(json.dumps(runs))
     print(f"\n{output.relative_to(paths.REPOSITORY)}: {len(runs)} runs", flush=True)
-    with Meter(boot.kernel) as meter:
+    with Meter(boot.kernel, output) as meter:
         status = uml.boot(
             boot.kernel,
             GUEST_MIB,

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from nuksmlab.bench import plan, records
+from nuksmlab.bench.meter import wait_until_sampled
 from nuksmlab.bench.records import Run, Sample
 from nuksmlab.bench.scanner import Scanner
 from nuksmlab.ksm import Ksm
@@ -74,6 +75,7 @@ def main() -> None:
             samples.write(f"{json.dumps(sample)}\n")
             samples.flush()
             print(f"{number:3}/{len(runs)}  {progress(sample)}", flush=True)
+    wait_until_sampled(OUTPUT)
 
 
 if __name__ == "__main__":

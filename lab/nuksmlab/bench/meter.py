@@ -15,7 +15,21 @@ from array import array
 from pathlib import Path
 from types import TracebackType
 
+from nuksmlab import wait
+
 SAMPLE_SECONDS = 0.005
+
+# In the guest's folder of results, one by the guest, one by the host.
+MEASURED, SAMPLED = "measured", "sampled"
+
+
+def wait_until_sampled(output: Path) -> None:
+    """In the guest, before it ends: until the host has its CPU time up to now.
+
+    A busy host may not come to look before the guest is gone.
+    """
+    (output / MEASURED).touch()
+    wait.until((output / SAMPLED).exists, lambda: f"{SAMPLED} in {output}, by the host")
 
 
 def cpu_clock(pid: int) -> int:
@@ -32,10 +46,14 @@ def child_that_runs(program: Path) -> int | None:
 
 
 class Meter:
-    """Samples the CPU time of a child as long as the `with` block lasts."""
+    """Samples the CPU time of a child as long as the `with` block lasts.
 
-    def __init__(self, program: Path) -> None:
+    `output` is the folder of the guest's results, where it says that all is measured.
+    """
+
+    def __init__(self, program: Path, output: Path) -> None:
         self.program = program
+        self.output = output
         self.moments = array("d")
         self.used = array("d")
         self._over = threading.Event()
@@ -47,12 +65,15 @@ class Meter:
             pid = pid or child_that_runs(self.program)
             if pid is None:
                 continue
+            all_is_measured = (self.output / MEASURED).exists()
             try:
                 used = time.clock_gettime(cpu_clock(pid))
             except OSError:
                 return  # it has ended
             self.moments.append(time.time())
             self.used.append(used)
+            if all_is_measured:
+                (self.output / SAMPLED).touch()
 
     def _used_until(self, moment: float) -> float:
         after = bisect.bisect(self.moments, moment)
@@ -68,6 +89,8 @@ class Meter:
         return self._used_until(ended) - self._used_until(began)
 
     def __enter__(self) -> "Meter":
+        for left_over in (MEASURED, SAMPLED):
+            (self.output / left_over).unlink(missing_ok=True)
         self._thread.start()
         return self
 

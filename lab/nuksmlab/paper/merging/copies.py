@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from nuksmlab.bench import plan as bench
+from nuksmlab.bench.meter import wait_until_sampled
 from nuksmlab.bench.scanner import Scanner
 from nuksmlab.ksm import Ksm
 from nuksmlab.paper.merging import plan
@@ -84,6 +85,7 @@ def main() -> None:
                 f"{observed['bad_pages']} bad pages",
                 flush=True,
             )
+    wait_until_sampled(OUTPUT)
 
 
 if __name__ == "__main__":
