@@ -20,7 +20,7 @@ READY := setup build
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-4 vms counter package cost bench paper build program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
+.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-4 vms counter package cost bench paper mutants build program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -126,6 +126,9 @@ bench: setup build ## measure the engine's index against stock's; QUICK=1 for tw
 paper: $(READY) ## reproduce the paper; QUICK=1 in small, EXPERIMENT=NAME one only, HOST=1 on this machine
 	$(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) $(if $(HOST),--host) \
 		$(if $(EXPERIMENT),--experiment $(EXPERIMENT)) $(if $(HARDWARE),--hardware "$(HARDWARE)")
+
+mutants: $(READY) ## break the engine on purpose, and see who notices; NAME=
+	$(PYTHON) -m nuksmlab.mutants $(NAME)
 
 build: ## build the program, the tenant, the fuzzer, the workloads and the counter
 	cargo build --locked --release

@@ -40,6 +40,9 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--kernel", default="nuksm", help="default: ours")
     parser.add_argument(
+        "--output", type=Path, help="default: build/paper, and a name for each size"
+    )
+    parser.add_argument(
         "--hardware",
         type=Path,
         default=model.PAPERS_MACHINE,
@@ -88,7 +91,7 @@ def main() -> int:
     folder = "paper-quick" if arguments.quick else "paper"
     if arguments.host:
         size, folder = extent.HOST, "paper-host"
-    output = paths.BUILD / folder
+    output = (arguments.output or paths.BUILD / folder).absolute()
     output.mkdir(parents=True, exist_ok=True)
     try:
         hardware = model.read_hardware(arguments.hardware)

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Breaks the engine on purpose, in each way of mutants.toml, and says who notices.
+
+Each mutant is built, and judged by the tests in the kernel, the engine's tests on two
+nodes and on four, and the goals of the paper in small. It takes a quarter of an hour
+and more for each. What was judged before is kept, as long as neither the kernel nor
+the tests change; build/mutants/table.md is made of all that is there.
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypedDict
+
+from nuksmlab import guard, paths
+
+OUTPUT = paths.BUILD / "mutants"
+MUTANTS = Path(__file__).with_name("mutants.toml")
+TESTED_ALWAYS = (
+    "not stress and not cost and not exhaustive and not windows and not tiers"
+)
+EXPERIMENTS = ("fairness", "priority", "nodes")
+
+
+class MutantError(Exception):
+    """It cannot be made."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """Text of the kernel's part, and what it is replaced by."""
+
+    name: str
+    what: str
+    file: str
+    old: str
+    new: str
+    more: Sequence[tuple[str, str]] = field(default=())
+
+    def replacements(self) -> list[tuple[str, str]]:
+        return [(self.old, self.new), *self.more]
+
+
+class Found(TypedDict):
+    """What each judge said: the names of tests that failed, or of goals."""
+
+    inputs: str
+    by: dict[str, list[str]]
+
+
+def known() -> dict[str, Mutant]:
+    entries = tomllib.loads(MUTANTS.read_text())["mutant"]
+    return {entry["name"]: Mutant(**entry) for entry in entries}
+
+
+def make(mutant: Mutant, folder: Path) -> None:
+    """A copy of the kernel's part with the mutant's text."""
+    shutil.copytree(paths.REPOSITORY / "kernel", folder)
+    path = folder / mutant.file
+    text = path.read_text()
+    for old, new in mutant.replacements():
+        if text.count(old) != 1:
+            raise MutantError(f"{mutant.name}: not once in {mutant.file}: {old!r}")
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+def build(folder: Path, config: str) -> Path:
+    command = [str(folder / "build.sh"), config]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return Path(done.stdout.strip())
+
+
+def run(command: Sequence[str], log: Path) -> str:
+    """All that it prints; that it fails is what is hoped for."""
+    with log.open("w") as file:
+        subprocess.run(
+            command,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            cwd=paths.REPOSITORY,
+        )
+    return log.read_text(errors="replace")
+
+
+def tests(command: Sequence[str], output: Path) -> list[str]:
+    """Those that failed; one for all if there is no verdict."""
+    python = sys.executable
+    pytest = [python, "-m", "pytest", "-rfE", "--tb=no", "-p", "no:cacheprovider"]
+    selection = ["-c", "lab/pyproject.toml", "lab/engine_tests", "-m", TESTED_ALWAYS]
+    skipped = ["--ignore", "lab/engine_tests/test_selftests.py"]
+    where = ["--output", str(output), "--"]
+    text = run(
+        [python, "-m", "nuksmlab", *command, *where, *pytest, *selection, *skipped],
+        output.with_suffix(".log"),
+    )
+    failed = re.findall(r"^(?:FAILED|ERROR) \S*?([\w-]+\.py::\S+)", text, re.MULTILINE)
+    ended = re.search(r"^=+ .*\b(passed|failed|error)", text, re.MULTILINE)
+    return failed if ended else [*failed, "the machine did not come to the end"]
+
+
+def goals(kernel: Path, output: Path) -> list[str]:
+    failed = []
+    for experiment in EXPERIMENTS:
+        command = ["-m", "nuksmlab.paper", "--quick", "--experiment", experiment]
+        text = run(
+            [
+                *(sys.executable, *command, "--kernel", str(kernel)),
+                *("--output", str(output / experiment)),
+            ],
+            output / f"{experiment}.log",
+        )
+        missed = re.findall(r"^paper: (.*), wanted ", text, re.MULTILINE)
+        ended = "goals hold" in text
+        failed += missed if ended else [*missed, f"{experiment} did not end"]
+    return failed
+
+
+def judge(folder: Path) -> dict[str, list[str]]:
+    """In the order of what it takes; all of them, so that the table has no gap."""
+    kernel = build(folder / "kernel", "lab")
+    user_mode = build(folder / "kernel", "um")
+    machine = ["run", "--kernel", str(kernel), "--memory-mib", "768"]
+    uml = ["uml", "--kernel", str(user_mode), "--memory-mib", "512"]
+    try:
+        return {
+            "one node, KUnit": tests(uml, folder / "um"),
+            "two nodes": tests([*machine, "--nodes", "2"], folder / "two"),
+            "four nodes": tests([*machine, "--nodes", "4"], folder / "four"),
+            "paper": goals(kernel, folder),
+        }
+    finally:
+        for built in (kernel, user_mode):
+            shutil.rmtree(built)
+
+
+def inputs(mutant: Mutant) -> str:
+    """A hash of the mutant, of the kernel's part, and of the tests."""
+    seen = hashlib.sha256(repr(mutant).encode())
+    for part in ("kernel", "lab/engine_tests"):
+        for path in sorted((paths.REPOSITORY / part).rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                seen.update(path.read_bytes())
+    return seen.hexdigest()[:16]
+
+
+def table(mutants: dict[str, Mutant]) -> str:
+    rows = []
+    for mutant in mutants.values():
+        path = OUTPUT / f"{mutant.name}.json"
+        if not path.exists():
+            rows.append(f"| {mutant.name} | {mutant.what} | not run | | |")
+            continue
+        found: Found = json.loads(path.read_text())
+        cells = [
+            f"{len(names)}: {names[0]}" if names else "none"
+            for names in found["by"].values()
+        ]
+        rows.append(f"| {mutant.name} | {mutant.what} | {' | '.join(cells)} |")
+    head = (
+        "| mutant | what is broken | one node, KUnit | two nodes | four nodes | paper |"
+    )
+    return "\n".join([head, "|---|---|---|---|---|---|", *rows]) + "\n"
+
+
+def main() -> int:
+    guard.unwind_when_terminated()
+    mutants = known()
+    parser = argparse.ArgumentParser(prog="nuksmlab.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(mutants))
+    chosen = parser.parse_args().names or list(mutants)
+    if unknown := set(chosen) - set(mutants):
+        parser.error(f"no such mutant: {', '.join(unknown)}")
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    uncaught = []
+    for name in chosen:
+        mutant, path = mutants[name], OUTPUT / f"{name}.json"
+        wanted = inputs(mutant)
+        if not path.exists() or json.loads(path.read_text())["inputs"] != wanted:
+            print(f"{name}: {mutant.what}", flush=True)
+            folder = OUTPUT / name
+            shutil.rmtree(folder, ignore_errors=True)
+            make(mutant, folder / "kernel")
+            found = Found(inputs=wanted, by=judge(folder))
+            path.write_text(json.dumps(found, indent=1) + "\n")
+        found = json.loads(path.read_text())
+        for by, names in found["by"].items():
+            print(f"  {by}: {', '.join(names) or 'nothing noticed'}", flush=True)
+        if not any(found["by"].values()):
+            uncaught.append(name)
+    (OUTPUT / "table.md").write_text(table(mutants))
+    print(OUTPUT / "table.md")
+    if uncaught:
+        print(f"mutants: nobody noticed {', '.join(uncaught)}", file=sys.stderr)
+    return 1 if uncaught else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

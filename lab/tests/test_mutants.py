@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Engines broken on purpose: that each can be made. What they break takes hours."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import paths
+from nuksmlab.mutants import __main__ as command
+
+MUTANTS = command.known()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
+def test_mutant_is_another_kernel(tmp_path: Path, mutant: command.Mutant) -> None:
+    """Its text is in the kernel's, once, and is replaced by another."""
+    command.make(mutant, tmp_path / "kernel")
+    ours = paths.REPOSITORY / "kernel" / mutant.file
+    assert (tmp_path / "kernel" / mutant.file).read_text() != ours.read_text()
+
+
+def test_text_that_is_gone_is_no_mutant(tmp_path: Path) -> None:
+    gone = command.Mutant("gone", "nothing", "files/mm/nuksm/policy.c", "@gone@", "")
+    with pytest.raises(command.MutantError, match="not once in"):
+        command.make(gone, tmp_path / "kernel")
+
+
+def test_table_shows_who_noticed_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "OUTPUT", tmp_path)
+    found = {"inputs": "0", "by": {"KUnit": [], "paper": ["fair: BTree", "fair: CG"]}}
+    (tmp_path / "by-turns.json").write_text(json.dumps(found))
+    lines = command.table(MUTANTS).splitlines()
+    assert lines[2].endswith("| none | 2: fair: BTree |")
+    assert "not run" in lines[3]
