@@ -3,10 +3,12 @@
 
 The command gets a session of its own, with `python -m nuksmlab.guard` as its first
 process, which has a pipe from the starter as standard input. At the pipe's end, also
-when the starter was killed, everything in the session gets SIGTERM, and what is still
-there after the time it was granted SIGKILL; so does what the command leaves behind.
+when the starter was killed, everything that descends from the guard gets SIGTERM, and
+what is still there after the time it was granted SIGKILL; so does what the command
+leaves behind. Another session is no way out, and User-Mode Linux takes one.
 """
 
+import ctypes
 import os
 import select
 import signal
@@ -20,6 +22,7 @@ from typing import IO
 from nuksmlab import paths
 
 POLL_SECONDS = 0.05
+PR_SET_CHILD_SUBREAPER = 36  # Linux 3.4
 
 
 def unwind_when_terminated() -> None:
@@ -72,23 +75,30 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def others() -> list[int]:
-    """The living processes of this one's session, but for itself."""
-    session, me = str(os.getsid(0)), os.getpid()
-    found = []
+def descendants(ancestor: int) -> list[int]:
+    """The living processes below one, its children first."""
+    children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has just ended
-        if fields[3] == session and fields[0] not in "ZX":
-            found.append(int(stat.parent.name))
-    return [pid for pid in found if pid != me]
+        if fields[0] not in "ZX":
+            children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    found = [ancestor]
+    for pid in found:
+        found += children.get(pid, [])
+    return found[1:]
+
+
+def adopt() -> None:
+    """What its descendants leave behind when they end becomes this process's child."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def signal_all(number: int) -> list[int]:
     """Sends it to all that may be sent one; returns who was there."""
-    there = others()
+    there = descendants(os.getpid())
     for pid in there:
         try:
             os.kill(pid, number)
@@ -101,7 +111,7 @@ def end_all(grace: float) -> None:
     end_at = time.monotonic() + grace
     if grace:
         signal_all(signal.SIGTERM)
-    while others() and time.monotonic() < end_at:
+    while descendants(os.getpid()) and time.monotonic() < end_at:
         time.sleep(POLL_SECONDS)
     # Who is root's, started by sudo, ends by itself or not at all.
     signal_all(signal.SIGKILL)
@@ -111,6 +121,7 @@ def main() -> int:
     grace, command = float(sys.argv[1]), sys.argv[2:]
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # handled, so that the command has none
+    adopt()
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     handle = os.pidfd_open(child.pid)
     ended, _, _ = select.select([handle, sys.stdin], [], [])

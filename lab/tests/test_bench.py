@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import wait
+from nuksmlab import guard, wait
 from nuksmlab.bench import figures, host, meter, picture, plan, records, table
 from nuksmlab.bench.figures import BASELINE, UNPATCHED, Figures, Series
 from nuksmlab.bench.records import Result, Sample
@@ -139,6 +139,16 @@ def test_clock_is_the_cpu_time_of_the_process() -> None:
     before = time.process_time()
     seen = time.clock_gettime(clock)
     assert before <= seen <= time.process_time()
+
+
+def test_a_machine_is_found_below_its_guard() -> None:
+    shell = Path("/bin/sh").resolve()
+    child = guard.start([str(shell), "-c", "sleep 1000; exit"], grace=0)
+    try:
+        wait.until(lambda: meter.descendant_that_runs(shell) is not None, lambda: "it")
+    finally:
+        guard.end(child)
+    assert meter.descendant_that_runs(shell) is None
 
 
 def test_meter_tells_work_from_waiting(tmp_path: Path) -> None:

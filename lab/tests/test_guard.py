@@ -10,8 +10,8 @@ import pytest
 
 from nuksmlab import guard, wait
 
-# Starts a command under guard, and says when it runs; the command has a child, and
-# tidies up when it is told to end.
+# Starts a command under guard, and says when it runs; the command has a child in
+# another session, and tidies up when it is told to end.
 STARTER = """
 import subprocess, sys, time
 from nuksmlab import guard
@@ -21,7 +21,7 @@ time.sleep(1000)
 """
 COMMAND = """
 trap 'sleep 0.3; echo >"{place}/tidied"; exit' TERM
-sleep 1000 & echo $! $$ >"{place}/new"; mv "{place}/new" "{place}/pids"
+setsid sleep 1000 & echo $! $$ >"{place}/new"; mv "{place}/new" "{place}/pids"
 wait
 """
 

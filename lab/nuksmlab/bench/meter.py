@@ -12,10 +12,11 @@ import os
 import threading
 import time
 from array import array
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from nuksmlab import wait
+from nuksmlab import guard, wait
 
 SAMPLE_SECONDS = 0.005
 
@@ -37,16 +38,17 @@ def cpu_clock(pid: int) -> int:
     return (~pid << 3) | 2
 
 
-def child_that_runs(program: Path) -> int | None:
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    for pid in children:
-        if Path(f"/proc/{pid}/exe").resolve() == program.resolve():
-            return int(pid)
+def descendant_that_runs(program: Path) -> int | None:
+    """The first one: User-Mode Linux's processes are others of the same program."""
+    for pid in guard.descendants(os.getpid()):
+        with suppress(OSError):  # it has just ended
+            if Path(f"/proc/{pid}/exe").resolve() == program.resolve():
+                return pid
     return None
 
 
 class Meter:
-    """Samples the CPU time of a child as long as the `with` block lasts.
+    """Samples the CPU time of a descendant as long as the `with` block lasts.
 
     `output` is the folder of the guest's results, where it says that all is measured.
     """
@@ -62,7 +64,7 @@ class Meter:
     def _sample(self) -> None:
         pid = None
         while not self._over.wait(SAMPLE_SECONDS):
-            pid = pid or child_that_runs(self.program)
+            pid = pid or descendant_that_runs(self.program)
             if pid is None:
                 continue
             all_is_measured = (self.output / MEASURED).exists()
