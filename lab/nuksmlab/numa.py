@@ -101,10 +101,15 @@ def zones(node: int) -> list[Zone]:
     return [zone for zone in every if zone.node == node]
 
 
-def free_pages(zoneinfo: Path = Path("/proc/zoneinfo")) -> int:
-    """Of all nodes; with those in CPUs' lists, which no other count has."""
+def spare_pages(zoneinfo: Path = Path("/proc/zoneinfo")) -> int:
+    """Of all nodes, free or with what files hold, which a program's start adds to.
+
+    With the free ones in CPUs' lists, which no other count has.
+    """
     found = re.findall(
-        r"^\s+(?:nr_free_pages|count:)\s+(\d+)$", zoneinfo.read_text(), re.M
+        r"^\s+(?:nr_free_pages|nr_file_pages|count:)\s+(\d+)$",
+        zoneinfo.read_text(),
+        re.M,
     )
     return sum(map(int, found))
 

@@ -62,10 +62,11 @@ Node {}, zone {}
 def test_pages_in_cpus_lists_are_free_too(tmp_path: Path) -> None:
     zoneinfo = tmp_path / "zoneinfo"
     zoneinfo.write_text(
-        "Node 0, zone   Normal\n  pages free     90\n        boost    0\n"
+        "Node 0, zone   Normal\n  per-node stats\n      nr_file_pages 20\n"
+        "  pages free     90\n        boost    0\n"
         "      nr_free_pages 90\n      nr_zone_inactive_anon 5\n  pagesets\n"
         "    cpu: 0\n              count: 7\n              high:  12\n"
         "    cpu: 1\n              count: 3\n              high:  12\n"
         "Node 1, zone   Normal\n      nr_free_pages 1000\n"
     )
-    assert numa.free_pages(zoneinfo) == 1100
+    assert numa.spare_pages(zoneinfo) == 1120

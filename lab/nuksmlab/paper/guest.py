@@ -104,7 +104,7 @@ def measure(
     ksm: Ksm, trial: Trial, instances: Sequence[Running], free: int
 ) -> Observed:
     """`free` pages there were before anything was merged."""
-    freed = numa.free_pages() - free
+    freed = numa.spare_pages() - free
     pages = [instance.pages_by_node() for instance in instances]
     counters = ksm.counters()
     for instance in instances:
@@ -143,7 +143,7 @@ def carry_out(ksm: Ksm, fleet: Fleet, trial: Trial) -> Iterator[Observed]:
         # All are at work on a host: none may be colder than the others by chance.
         for instance in instances:
             instance.warm()
-        free = numa.free_pages()
+        free = numa.spare_pages()
         mappings = sum(instance.equal_pages for instance in instances)
         for stage in range(1, trial["stages"]):
             yield measure(ksm, trial, instances, free)

@@ -51,7 +51,9 @@ class Observed(TypedDict):
     trial: Trial
     pages_shared: int
     pages_sharing: int
-    pages_freed: int  # by which the machine's free memory has grown since merging began
+    pages_freed: (
+        int  # by which what is free, or of files, has grown since merging began
+    )
     instances: list[ObservedInstance]
 
 
