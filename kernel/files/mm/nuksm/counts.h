@@ -107,6 +107,28 @@ static void nuksm_mark_left(struct ksm_rmap_item *rmap_item, u32 checksum)
 	rmap_item->heat = NUKSM_COLD;
 }
 
+/* What the again of struct ksm_stable_node may be, besides 0. */
+#define NUKSM_ASK_AGAIN	1
+#define NUKSM_WAS_MOVED	2
+
+/* It is to be asked where it belongs in the next scan, as ksmd comes by. */
+static void nuksm_want_asked(struct ksm_stable_node *stable_node)
+{
+	if (nuksm_places() && !READ_ONCE(stable_node->again))
+		WRITE_ONCE(stable_node->again, NUKSM_ASK_AGAIN);
+}
+
+/*
+ * A page that was to be moved in vain in so many scans, or that others moved each
+ * time, is given up: nobody joins it any more.
+ */
+#define NUKSM_GIVEN_UP	(BIT(NUKSM_VAIN_BITS) - 1)
+
+static bool nuksm_is_given_up(const struct ksm_stable_node *stable_node)
+{
+	return stable_node->vain == NUKSM_GIVEN_UP;
+}
+
 /* @rmap_item is about to be taken from them. */
 static void nuksm_left(struct ksm_rmap_item *rmap_item,
 		       struct ksm_stable_node *stable_node)
@@ -115,8 +137,7 @@ static void nuksm_left(struct ksm_rmap_item *rmap_item,
 			   hlist_is_singular_node(&rmap_item->hlist,
 						  &stable_node->hlist), -1);
 	nuksm_mark_left(rmap_item, stable_node->checksum);
-	if (nuksm_places())
-		WRITE_ONCE(stable_node->again, true);
+	nuksm_want_asked(stable_node);
 }
 
 /* Its page is gone: all of them are about to be taken from it. */
@@ -154,11 +175,12 @@ static void nuksm_moved(struct ksm_stable_node *stable_node, unsigned long kpfn)
 		nuksm_count_sharer(rmap_item, to, last, 1);
 		cond_resched();
 	}
-	if ((current->flags & (PF_KTHREAD | PF_MEMALLOC)) != PF_KTHREAD)
+	if ((current->flags & (PF_KTHREAD | PF_MEMALLOC)) != PF_KTHREAD ||
+	    nuksm_is_mover())
 		return;
 	/* After the new place can be seen: ksmd clears it before it looks there */
 	smp_mb();
-	WRITE_ONCE(stable_node->again, true);
+	WRITE_ONCE(stable_node->again, NUKSM_WAS_MOVED);
 }
 
 #else /* !CONFIG_NUKSM_PLACEMENT */
@@ -180,6 +202,11 @@ static inline void nuksm_all_left(const struct ksm_stable_node *stable_node)
 static inline void nuksm_moved(struct ksm_stable_node *stable_node,
 			       unsigned long kpfn)
 {
+}
+
+static inline bool nuksm_is_given_up(const struct ksm_stable_node *stable_node)
+{
+	return false;
 }
 
 static inline void nuksm_keep_pgoff(struct ksm_rmap_item *rmap_item,

@@ -233,9 +233,13 @@ struct nuksm_node_count {
 /* Bits of the number of a node in struct ksm_rmap_item. */
 #define NUKSM_HOME_BITS	12
 
-/* Bits of a scan's number in struct ksm_stable_node, and of moves within it. */
-#define NUKSM_SCAN_BITS		4
+/*
+ * Bits of a scan's number in struct ksm_stable_node, of moves within it, and of the
+ * scans in which they were in vain.
+ */
+#define NUKSM_SCAN_BITS		2
 #define NUKSM_MOVES_BITS	4
+#define NUKSM_VAIN_BITS		2
 
 extern enum nuksm_placement nuksm_placement;
 extern struct nuksm_placement_stats nuksm_placement_stats;
@@ -250,6 +254,8 @@ u8 nuksm_heat(struct folio *folio, bool touched, bool young);
 int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
 		  unsigned long kpfn, bool merged, int *wanted);
 bool nuksm_can_be_moved(struct folio *folio);
+bool nuksm_all_are_found(struct folio *folio);
+bool nuksm_is_mover(void);
 int nuksm_migrate(struct folio *folio, int nid);
 void nuksm_prefer_node(int nid);
 

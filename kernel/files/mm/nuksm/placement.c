@@ -277,6 +277,19 @@ bool nuksm_can_be_moved(struct folio *folio)
 	return is_held_by_nobody(folio);
 }
 
+/* ksmd, while it moves a page. */
+static struct task_struct *nuksm_mover;
+
+/**
+ * nuksm_is_mover - is it ksmd that is moving a page just now?
+ *
+ * Return: whether the current task is ksmd, and in nuksm_migrate().
+ */
+bool nuksm_is_mover(void)
+{
+	return READ_ONCE(nuksm_mover) == current;
+}
+
 static bool count_mapping(struct folio *folio, struct vm_area_struct *vma,
 			  unsigned long addr, void *arg)
 {
@@ -288,12 +301,16 @@ static bool count_mapping(struct folio *folio, struct vm_area_struct *vma,
 	return true;
 }
 
-/*
- * Are all mappings of the page to be found? Those are not which a fork made since
- * ksmd came by, of a process that has ended. It would be unmapped from all others,
- * again and again, and stay where it is.
+/**
+ * nuksm_all_are_found - are all mappings of a merged page to be found?
+ * @folio: the page, of which the caller has a reference
+ *
+ * Those are not which a fork made since ksmd came by, of a process that has ended.
+ * The page would be unmapped from all others, again and again, and stay where it is.
+ *
+ * Return: whether they are; if somebody has the page's lock, they are not.
  */
-static bool all_are_found(struct folio *folio)
+bool nuksm_all_are_found(struct folio *folio)
 {
 	int found = 0;
 	struct rmap_walk_control walk = {
@@ -314,9 +331,8 @@ static bool all_are_found(struct folio *folio)
  * @nid: the node to move it to
  *
  * All who share the page follow. Nobody waits for memory: a page that is busy,
- * or finds no room, stays where it is; and one that somebody holds, or has mappings
- * that nobody finds, is not even tried, as it would be unmapped from all who share
- * it in vain.
+ * or finds no room, stays where it is; and one that somebody holds is not even
+ * tried, as it would be unmapped from all who share it in vain.
  *
  * Context: ksm_thread_mutex held, but no mmap_lock and no folio lock.
  *
@@ -335,8 +351,7 @@ int nuksm_migrate(struct folio *folio, int nid)
 	LIST_HEAD(folios);
 	int err = -EBUSY;
 
-	if (nuksm_can_be_moved(folio) && all_are_found(folio) &&
-	    folio_isolate_lru(folio)) {
+	if (nuksm_can_be_moved(folio) && folio_isolate_lru(folio)) {
 		node_stat_add_folio(folio, NR_ISOLATED_ANON +
 				    folio_is_file_lru(folio));
 		list_add(&folio->lru, &folios);
@@ -344,9 +359,11 @@ int nuksm_migrate(struct folio *folio, int nid)
 	folio_put(folio);
 	nuksm_window(NUKSM_WINDOW_ISOLATED);
 	if (!list_empty(&folios)) {
+		WRITE_ONCE(nuksm_mover, current);
 		err = migrate_pages(&folios, alloc_migration_target, NULL,
 				    (unsigned long)&target, MIGRATE_ASYNC,
 				    MR_NUMA_MISPLACED, NULL);
+		WRITE_ONCE(nuksm_mover, NULL);
 		if (err)
 			putback_movable_pages(&folios);
 	}

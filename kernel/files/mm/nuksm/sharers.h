@@ -179,7 +179,7 @@ static void nuksm_ask_later(struct ksm_rmap_item *rmap_item)
 	if (nuksm_worth_asking(rmap_item->head))
 		nuksm_asked = rmap_item->head;
 	else
-		WRITE_ONCE(rmap_item->head->again, true);
+		nuksm_want_asked(rmap_item->head);
 }
 
 /* In one scan. */
@@ -196,7 +196,8 @@ static void nuksm_ask_again(struct ksm_stable_node *stable_node)
 {
 	bool asked = stable_node->scan == nuksm_this_scan();
 
-	if (!nuksm_places() || !(READ_ONCE(stable_node->again) || nuksm_is_back))
+	if (!nuksm_places() || nuksm_is_given_up(stable_node) ||
+	    !(READ_ONCE(stable_node->again) || nuksm_is_back))
 		return;
 	if (!asked || nuksm_is_back ||
 	    (stable_node->moves && stable_node->moves < NUKSM_MOST_MOVES))
@@ -213,6 +214,7 @@ static void nuksm_ask_again(struct ksm_stable_node *stable_node)
  * own. They may be merged again.
  */
 #define NUKSM_MOST_AREAS	4096
+#define NUKSM_FEW_AREAS		64
 
 /* So many areas are as dear as a move without any. */
 #define NUKSM_AREAS_PER_MOVE	512
@@ -273,59 +275,111 @@ static int nuksm_unshare(struct ksm_rmap_item *sharer)
 	return 0;
 }
 
-/* Un-merges the sharers that have more than their part of all areas. */
+/*
+ * Un-merges the sharers that have more than their part of all areas, but nobody who
+ * has a few only. Returns how many, or an error.
+ */
 static int nuksm_unshare_dear(struct ksm_stable_node *stable_node)
 {
-	unsigned int part = max(NUKSM_MOST_AREAS / stable_node->rmap_hlist_len, 1);
+	unsigned int part = max(NUKSM_MOST_AREAS / stable_node->rmap_hlist_len,
+				NUKSM_FEW_AREAS);
 	struct ksm_rmap_item *sharer;
 	struct hlist_node *next;
-	int err = 0;
+	int err, unshared = 0;
 
 	hlist_for_each_entry_safe(sharer, next, &stable_node->hlist, hlist) {
-		if (nuksm_areas(sharer, part) > part)
-			err = nuksm_unshare(sharer);
+		if (nuksm_areas(sharer, part) <= part)
+			continue;
+		err = nuksm_unshare(sharer);
 		if (err)
-			break;
+			return err;
+		unshared++;
 	}
+	return unshared;
+}
+
+/*
+ * Takes hold of a merged page: it can neither be moved by others nor go away, and
+ * @stable_node stays. Those who are about to move it have its lock, and do not look
+ * who holds it any more; from now on they see that somebody does.
+ *
+ * Returns NULL if it is gone, and @stable_node with it, or -EBUSY.
+ */
+static struct folio *nuksm_take_hold(struct ksm_stable_node *stable_node)
+{
+	struct folio *folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_TRYLOCK);
+
+	if (!IS_ERR_OR_NULL(folio))
+		folio_unlock(folio);
+	return folio;
+}
+
+/*
+ * Moves the page. Returns 0 if it was moved; -ENOENT if it is gone, and @stable_node
+ * with it; -EBUSY if somebody holds it, or the like; -EAGAIN if it was too dear, and
+ * who made it so shares it no more; -ENOMEM if he still does.
+ */
+static int nuksm_move(struct ksm_stable_node *stable_node, int nid)
+{
+	struct folio *folio = nuksm_take_hold(stable_node);
+	unsigned int areas;
+	int err = -EBUSY;
+
+	if (!folio)
+		return -ENOENT;
+	if (IS_ERR(folio))
+		return -EBUSY;
+	if (!nuksm_can_be_moved(folio))
+		goto refused;
+
+	areas = nuksm_all_areas(stable_node);
+	stable_node->moves = min(stable_node->moves + areas / NUKSM_AREAS_PER_MOVE,
+				 NUKSM_MOST_MOVES);
+	if (areas > NUKSM_MOST_AREAS) {
+		err = nuksm_unshare_dear(stable_node);
+		if (err) {
+			folio_put(folio);
+			return err > 0 ? -EAGAIN : err;
+		}
+	}
+	if (nuksm_all_are_found(folio))
+		return nuksm_migrate(folio, nid) ? -EBUSY : 0;
+	/* To look once more would be as dear, and find no more */
+	stable_node->moves = NUKSM_MOST_MOVES;
+	err = -EBUSY;
+refused:
+	nuksm_count(&nuksm_placement_stats.migrate_refused, 1);
+	folio_put(folio);
 	return err;
 }
 
 /*
- * Moves the page. Returns 0 if it was moved or is gone, and @stable_node with it;
- * -EBUSY if somebody holds it, or the like; -EAGAIN if it was too dear, and who
- * made it so shares it no more; -ENOMEM if he still does.
+ * The page was where it does not belong in one more scan, as it could not be moved,
+ * or since somebody moves it all the time. Who keeps it there shall not keep it from
+ * those who are elsewhere: at last they get pages of their own, which they may
+ * merge without this one.
  */
-static int nuksm_move(struct ksm_stable_node *stable_node, int nid)
+static void nuksm_in_vain(struct ksm_stable_node *stable_node)
 {
-	unsigned int areas;
+	int nid = pfn_to_nid(READ_ONCE(stable_node->kpfn));
+	struct ksm_rmap_item *sharer;
+	struct hlist_node *next;
 	struct folio *folio;
-	int err = -EBUSY;
 
-	/*
-	 * Others who are about to move it hold its lock, and do not look who holds
-	 * it any more. From now on they see that somebody does, and leave it where
-	 * it is: it can neither be moved nor go away, and @stable_node stays.
-	 */
-	folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_TRYLOCK);
-	if (!folio)
-		return 0;
-	if (IS_ERR(folio))
-		return -EBUSY;
-	folio_unlock(folio);
-
-	if (nuksm_can_be_moved(folio)) {
-		areas = nuksm_all_areas(stable_node);
-		stable_node->moves = min(stable_node->moves +
-					 areas / NUKSM_AREAS_PER_MOVE,
-					 NUKSM_MOST_MOVES);
-		if (areas <= NUKSM_MOST_AREAS)
-			return nuksm_migrate(folio, nid) ? -EBUSY : 0;
-		err = nuksm_unshare_dear(stable_node) ?: -EAGAIN;
-	} else {
-		nuksm_count(&nuksm_placement_stats.migrate_refused, 1);
+	if (stable_node->vain + 1 < NUKSM_GIVEN_UP) {
+		stable_node->vain++;
+		return;
+	}
+	folio = nuksm_take_hold(stable_node);
+	if (IS_ERR_OR_NULL(folio))
+		return;
+	stable_node->vain = NUKSM_GIVEN_UP;
+	hlist_for_each_entry_safe(sharer, next, &stable_node->hlist, hlist) {
+		cond_resched();
+		if (sharer->home != nid && nuksm_unshare(sharer))
+			break;
 	}
 	folio_put(folio);
-	return err;
 }
 
 /* ksmd holds no page: where does the one that is to be asked belong now? */
@@ -333,15 +387,17 @@ static void nuksm_place_asked(void)
 {
 	struct ksm_stable_node *stable_node = nuksm_asked;
 	struct ksm_rmap_item *sharer;
+	bool was_moved, first;
 	unsigned long kpfn;
-	int nid, wanted;
+	int nid, wanted, err;
 
 	if (!stable_node)
 		return;
 	nuksm_asked = NULL;
 	nuksm_window(NUKSM_WINDOW_JOINED);
 	/* Who moves the page from now on asks for it to be asked again */
-	smp_store_mb(stable_node->again, false);
+	was_moved = READ_ONCE(stable_node->again) == NUKSM_WAS_MOVED;
+	smp_store_mb(stable_node->again, 0);
 	kpfn = READ_ONCE(stable_node->kpfn);
 	nuksm_ballot_open(&nuksm_ballot, READ_ONCE(nuksm_placement));
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
@@ -352,32 +408,42 @@ static void nuksm_place_asked(void)
 	if (nid == NUMA_NO_NODE)
 		return;
 
-	if (stable_node->scan != nuksm_this_scan()) {
+	first = stable_node->scan != nuksm_this_scan();
+	if (first) {
 		stable_node->scan = nuksm_this_scan();
 		stable_node->moves = 0;
 	}
 	if (nid != wanted)
-		WRITE_ONCE(stable_node->again, true);
+		nuksm_want_asked(stable_node);
 	if (nid == pfn_to_nid(kpfn)) {
 		/* No room elsewhere: there will be none for the next sharer either */
 		if (nid != wanted && stable_node->moves)
 			stable_node->moves = NUKSM_MOST_MOVES;
+		stable_node->vain = 0;
 		return;
 	}
 	/* Who makes it go to and fro gets no more of ksmd's time than this */
 	if (stable_node->moves == NUKSM_MOST_MOVES) {
-		WRITE_ONCE(stable_node->again, true);
+		nuksm_want_asked(stable_node);
 		return;
 	}
 	stable_node->moves++;
 	nuksm_window(NUKSM_WINDOW_MOVE);
-	if (nuksm_move(stable_node, nid))
-		WRITE_ONCE(stable_node->again, true);
+	err = nuksm_move(stable_node, nid);
+	if (err == -ENOENT)
+		return;
+	if (err)
+		nuksm_want_asked(stable_node);
+	else if (!was_moved)
+		stable_node->vain = 0;
+	if (first && (err == -EBUSY || was_moved))
+		nuksm_in_vain(stable_node);
 }
 
 /*
  * A new page in the stable tree gets its lot. Of several pages with the same
- * content, each gets one that depends on how many there are. Nobody can write to
+ * content, each gets one that depends on how many there are, but for those that were
+ * given up: nobody shall get another lot by having a page given up. Nobody can write to
  * the page any more: if its content is not what it was when it was chosen to
  * stay, or there was no room where it belongs, it is asked again.
  */
@@ -389,24 +455,26 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 
 	BUILD_BUG_ON(NUKSM_LOT_BITS != BITS_PER_TYPE(stable_node->lot));
 
-	stable_node->again = false;
+	stable_node->again = 0;
 	stable_node->scan = nuksm_this_scan();
 	stable_node->moves = 0;
+	stable_node->vain = 0;
 	stable_node->lot = 0;
 	if (nr_node_ids < 2)
 		return;
 	lot = nuksm_lot(page);
 	if (chain && is_stable_node_chain(chain)) {
 		hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
-			lot++;
+			lot += !nuksm_is_given_up(dup);
 			cond_resched();
 		}
 	} else if (chain) {
-		lot++;
+		lot += !nuksm_is_given_up(chain);
 	}
 	stable_node->lot = lot;
-	stable_node->again = nuksm_chosen_lot != NUKSM_NOT_CHOSEN &&
-			     nuksm_chosen_lot != stable_node->lot;
+	if (nuksm_chosen_lot != NUKSM_NOT_CHOSEN &&
+	    nuksm_chosen_lot != stable_node->lot)
+		nuksm_want_asked(stable_node);
 }
 
 #else /* !CONFIG_NUKSM_PLACEMENT */
