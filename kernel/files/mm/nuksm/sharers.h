@@ -395,8 +395,8 @@ static void nuksm_place_asked(void)
 		return;
 	nuksm_asked = NULL;
 	nuksm_window(NUKSM_WINDOW_JOINED);
-	/* Who moves the page from now on asks for it to be asked again */
 	was_moved = READ_ONCE(stable_node->again) == NUKSM_WAS_MOVED;
+	/* Who moves the page from now on asks for it to be asked again */
 	smp_store_mb(stable_node->again, 0);
 	kpfn = READ_ONCE(stable_node->kpfn);
 	nuksm_ballot_open(&nuksm_ballot, READ_ONCE(nuksm_placement));
@@ -453,7 +453,7 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 	struct ksm_stable_node *dup;
 	u32 lot;
 
-	BUILD_BUG_ON(NUKSM_LOT_BITS != BITS_PER_TYPE(stable_node->lot));
+	BUILD_BUG_ON(BITS_PER_TYPE(stable_node->lot) != NUKSM_LOT_BITS);
 
 	stable_node->again = 0;
 	stable_node->scan = nuksm_this_scan();
