@@ -52,7 +52,7 @@ class Observed(TypedDict):
     pages_shared: int
     pages_sharing: int
     pages_freed: (
-        int  # by which what is free, or of files, has grown since merging began
+        int  # free, or of files: by how many more there are since merging began
     )
     instances: list[ObservedInstance]
 

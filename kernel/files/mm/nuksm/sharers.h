@@ -196,8 +196,7 @@ static void nuksm_ask_again(struct ksm_stable_node *stable_node)
 {
 	bool asked = stable_node->scan == nuksm_this_scan();
 
-	if (!nuksm_places() || nuksm_is_given_up(stable_node) ||
-	    !(READ_ONCE(stable_node->again) || nuksm_is_back))
+	if (!nuksm_places() || !(READ_ONCE(stable_node->again) || nuksm_is_back))
 		return;
 	if (!asked || nuksm_is_back ||
 	    (stable_node->moves && stable_node->moves < NUKSM_MOST_MOVES))
@@ -391,9 +390,10 @@ static void nuksm_place_asked(void)
 	unsigned long kpfn;
 	int nid, wanted, err;
 
-	if (!stable_node)
-		return;
 	nuksm_asked = NULL;
+	/* A fork may still join a page that was given up, and does not bring it back */
+	if (!stable_node || nuksm_is_given_up(stable_node))
+		return;
 	nuksm_window(NUKSM_WINDOW_JOINED);
 	was_moved = READ_ONCE(stable_node->again) == NUKSM_WAS_MOVED;
 	/* Who moves the page from now on asks for it to be asked again */
