@@ -4,12 +4,16 @@
 NODES ?= 2
 SECONDS ?= 300
 CONFIG ?= lab
+# Of Linux, for our kernel: a folder of kernel/base.
+VERSION := 6.12
 PREFIX ?= /usr/local
 PYTHON := build/venv/bin/python
 KERNEL_OPTION := $(if $(KERNEL),--kernel "$(KERNEL)")
-OUR_KERNEL := $(filter nuksm nuksm-debug nuksm-kcsan,$(KERNEL))
+OUR_KERNEL := $(filter nuksm nuksm-%,$(KERNEL))
 IN_MACHINE := $(PYTHON) -m nuksmlab run $(KERNEL_OPTION)
-ON_ENGINE := $(PYTHON) -m nuksmlab run --kernel nuksm
+OF_KERNEL := $(addprefix -,$(notdir $(KERNEL)))
+OF_VERSION := $(if $(filter-out 6.12,$(VERSION)),-$(VERSION))
+ON_ENGINE := $(PYTHON) -m nuksmlab run --kernel nuksm$(OF_VERSION)
 TESTS := $(PYTHON) -m pytest -v -c lab/pyproject.toml -p no:cacheprovider
 GUEST_TESTS := $(TESTS) lab/guest_tests
 SELFTESTS := lab/engine_tests/test_selftests.py
@@ -25,7 +29,7 @@ READY := setup build
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
 
-demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, or /path/to/vmlinuz
+demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, nuksm-7.3, stock-7.3, or /path/to/vmlinuz
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
 test: setup ## for everybody, and CI: check, unit, engine and program on two nodes, a minute of fuzz
@@ -48,65 +52,65 @@ unit: $(READY) ## run the tests that need no machine
 	cargo test --locked --workspace
 	$(PYTHON) -m pytest -c lab/pyproject.toml lab/tests
 
-kernel: $(if $(READY),setup-kernel) ## build our kernel and say where it is; CONFIG=lab, debug or kcsan, ARCH=um for User-Mode Linux
-	@kernel/build.sh $(if $(filter um,$(ARCH)),um,$(CONFIG))
+kernel: $(if $(READY),setup-kernel) ## build our kernel and say where it is; CONFIG=lab, debug or kcsan, ARCH=um for User-Mode Linux, VERSION=6.12 or 7.3
+	@kernel/build.sh $(if $(filter um,$(ARCH)),um,$(CONFIG)) $(VERSION)
 
 kernel-deb: setup-kernel-deb ## build our kernel as Debian packages, configured as this machine's; CONFIG_FILE=/path/to/config
-	@CONFIG_FILE="$(CONFIG_FILE)" kernel/build.sh deb
+	@CONFIG_FILE="$(CONFIG_FILE)" kernel/build.sh deb $(VERSION)
 
-series: setup-kernel ## write the engine as patches for git am into build/series
-	@kernel/series.sh
+series: setup-kernel ## write the engine as patches for git am into build/series/VERSION
+	@kernel/series.sh $(VERSION)
 
 engine: engine-um engine-2 engine-4 engine-tiers engine-debug ## run the engine's tests, on its own kernels
 
 engine-um: $(READY) # what needs no nodes, and the tests in the kernel
-	kernel=$$(kernel/build.sh um) && \
-	$(PYTHON) -m nuksmlab uml --kernel "$$kernel" --memory-mib 512 --output build/engine-um -- $(ENGINE_TESTS) -m "not stress and not cost and not windows and not tiers"
+	kernel=$$(kernel/build.sh um $(VERSION)) && \
+	$(PYTHON) -m nuksmlab uml --kernel "$$kernel" --memory-mib 512 --output build/engine-um$(OF_VERSION) -- $(ENGINE_TESTS) -m "not stress and not cost and not windows and not tiers"
 
 engine-2: $(READY)
-	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2 -- $(ENGINE_TESTS) -m "not stress and not cost and not exhaustive and not windows and not tiers"
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2$(OF_VERSION) -- $(ENGINE_TESTS) -m "not stress and not cost and not exhaustive and not windows and not tiers"
 
 engine-4: $(READY)
-	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4 -- $(ENGINE_TESTS) -m "not stress and not cost and not anywhere and not exhaustive and not windows and not tiers"
+	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4$(OF_VERSION) -- $(ENGINE_TESTS) -m "not stress and not cost and not anywhere and not exhaustive and not windows and not tiers"
 
 engine-tiers: $(READY)
-	$(ON_ENGINE) --nodes 2 --slow-tier --memory-mib 512 --output build/engine-tiers -- $(ENGINE_TESTS) -m tiers
+	$(ON_ENGINE) --nodes 2 --slow-tier --memory-mib 512 --output build/engine-tiers$(OF_VERSION) -- $(ENGINE_TESTS) -m tiers
 
 # Races: only a kernel that checks its memory sees all of them.
 engine-debug: $(READY)
-	$(IN_MACHINE) --kernel nuksm-debug --nodes 2 --memory-mib 1024 --output build/engine-debug -- $(ENGINE_TESTS) -m windows
+	$(ON_ENGINE)-debug --nodes 2 --memory-mib 1024 --output build/engine-debug$(OF_VERSION) -- $(ENGINE_TESTS) -m windows
 
 kernel-check: $(filter setup,$(READY)) ## ask the kernel's tools about the engine; compare what is without it with stock
-	@kernel/check.sh
+	@kernel/check.sh $(VERSION)
 
 selftests-some: $(READY)
-	$(PYTHON) -m nuksmlab.selftests build
-	$(ON_ENGINE) --nodes 2 --memory-mib 1024 --output build/selftests-some -- $(TESTS) $(SELFTESTS) -m "not exhaustive"
+	$(PYTHON) -m nuksmlab.selftests build $(VERSION)
+	$(ON_ENGINE) --nodes 2 --memory-mib 1024 --output build/selftests-some$(OF_VERSION) -- $(TESTS) $(SELFTESTS) -m "not exhaustive"
 
 selftests: $(READY) ## run the kernel's own tests of KSM, on a stock kernel and on ours
-	$(PYTHON) -m nuksmlab.selftests build
-	$(PYTHON) -m nuksmlab run --nodes 2 --memory-mib 1024 --output build/selftests-stock -- $(TESTS) $(SELFTESTS)
-	$(ON_ENGINE) --nodes 2 --memory-mib 1024 --output build/selftests-engine -- $(TESTS) $(SELFTESTS)
-	$(PYTHON) -m nuksmlab.selftests compare build/selftests-stock build/selftests-engine
+	$(PYTHON) -m nuksmlab.selftests build $(VERSION)
+	$(PYTHON) -m nuksmlab run --kernel stock-$(VERSION) --nodes 2 --memory-mib 1024 --output build/selftests-stock$(OF_VERSION) -- $(TESTS) $(SELFTESTS)
+	$(ON_ENGINE) --nodes 2 --memory-mib 1024 --output build/selftests-engine$(OF_VERSION) -- $(TESTS) $(SELFTESTS)
+	$(PYTHON) -m nuksmlab.selftests compare build/selftests-stock$(OF_VERSION) build/selftests-engine$(OF_VERSION)
 
-stress: $(READY) ## everything at once, at random; NODES=2 or 4, SECONDS=300, KERNEL=nuksm-debug or nuksm-kcsan, SEED=
-	$(PYTHON) -m nuksmlab.fuzz --kernel $(or $(KERNEL),nuksm-debug) --nodes $(NODES) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+stress: $(READY) ## everything at once, at random; NODES=2 or 4, SECONDS=300, KERNEL=nuksm-debug, nuksm-kcsan or nuksm-7.3-debug, SEED=
+	$(PYTHON) -m nuksmlab.fuzz --kernel $(or $(KERNEL),nuksm$(OF_VERSION)-debug) --nodes $(NODES) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 guest: guest-2 guest-4 ## run the program's tests in machines of two and four nodes
 
 guest-2: $(READY)
-	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2 -- $(GUEST_TESTS) -m "not cost and not package and not vm"
+	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2$(OF_KERNEL) -- $(GUEST_TESTS) -m "not cost and not package and not vm"
 
 guest-4: $(READY)
-	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4 -- $(GUEST_TESTS) -m "not cost and not package and not vm and not anywhere"
+	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4$(OF_KERNEL) -- $(GUEST_TESTS) -m "not cost and not package and not vm and not anywhere"
 
 # Apart from `test`: nested guests need more of the emulator than it always gives.
 vms: setup build ## compare what is estimated for two virtual machines by KVM with what is merged
-	kernel=$$(kernel/build.sh lab) && $(IN_MACHINE) --nested --nodes 2 --memory-mib 1024 --output build/vms -- \
+	kernel=$$(kernel/build.sh lab $(VERSION)) && $(IN_MACHINE) --nested --nodes 2 --memory-mib 1024 --output build/vms -- \
 		env NUKSM_VM_KERNEL="$$kernel" $(GUEST_TESTS) -m vm -s
 
 counter: $(READY) ## test the counting of DRAM accesses, in a counting machine
-	$(ON_ENGINE) --count --nodes 2 --memory-mib 512 --output build/counter -- $(TESTS) lab/counter_tests
+	$(ON_ENGINE) --count --nodes 2 --memory-mib 512 --output build/counter$(OF_VERSION) -- $(TESTS) lab/counter_tests
 
 package: $(READY) deb ## test the Debian package and its unit, under systemd in a machine
 	packaging/deb.sh +upgrade
@@ -119,9 +123,10 @@ cost: setup build ## measure a pass over 1 GiB of merged pages, serving 64 tenan
 	cat build/cost/*.json
 	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/cost-readers -- $(ENGINE_TESTS) -m cost -s
 
-bench: setup build ## measure the engine's index against stock's; QUICK=1 for two minutes
-	kernel=$$(kernel/build.sh um) && stock=$$(kernel/build.sh um-stock) && \
-	$(PYTHON) -m nuksmlab.bench index --kernel "$$kernel" --stock "$$stock" $(if $(QUICK),--quick)
+bench: setup build ## measure the engine's index against stock's; QUICK=1 for two minutes; VERSION=7.3 CPUS=2
+	kernel=$$(kernel/build.sh um $(VERSION)) && stock=$$(kernel/build.sh um-stock $(VERSION)) && \
+	$(PYTHON) -m nuksmlab.bench index --kernel "$$kernel" --stock "$$stock" $(if $(QUICK),--quick) \
+		--name index$(OF_VERSION)$(if $(CPUS),-$(CPUS)cpus) $(if $(CPUS),--cpus $(CPUS))
 
 paper: $(READY) ## reproduce the paper; QUICK=1 in small, EXPERIMENT=NAME one only, HOST=1 on this machine
 	$(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) $(if $(HOST),--host) \

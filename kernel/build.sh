@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Builds the engine: Debian's Linux 6.12 source with fixes, hooks and overlay.
+# Builds the engine: Debian's source of Linux with fixes, hooks and overlay.
 # Prints the path of the result; all else goes to standard error. What was
 # built once from the same source, hooks, overlay, configuration and compiler
 # is taken from the cache.
 #
-# usage: kernel/build.sh um|um-stock|lab|debug|kcsan|deb|source
+# usage: kernel/build.sh um|um-stock|lab|debug|kcsan|deb|source [VERSION]
 #
 #   um        a User-Mode Linux kernel
 #   um-stock  the same without fixes, hooks and overlay, to compare with
@@ -16,14 +16,17 @@
 #   deb       a folder of Debian packages, to install; configured as the kernel
 #             that runs, or as the file $CONFIG_FILE says
 #   source    Debian's source alone: nothing is built
+#
+# VERSION is a folder of kernel/base; 6.12 by default.
 set -euo pipefail
 
-usage='usage: kernel/build.sh um|um-stock|lab|debug|kcsan|deb|source'
-config=${1:?$usage}
+usage='usage: kernel/build.sh um|um-stock|lab|debug|kcsan|deb|source [VERSION]'
+config=${1:?$usage} linux=${2:-6.12}
 kernel=$(cd "$(dirname "$0")" && pwd)
-base=$kernel/base/6.12
-fixes=$kernel/fixes/6.12
-hooks=$kernel/hooks/6.12
+base=$kernel/base/$linux
+fixes=$kernel/fixes/$linux
+hooks=$kernel/hooks/$linux
+package=linux-source-$linux
 cache=${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}
 
 job=
@@ -35,21 +38,28 @@ trap 'exit 143' TERM
 say() { echo "kernel: $*" >&2; }
 die() { say "$*"; exit 1; }
 
+[ -d "$base" ] || die "there is no Linux $linux here, only: $(cd "$kernel/base" && printf '%s ' */)"
 arch=x86_64 target=bzImage image=arch/x86/boot/bzImage running=/dev/null
 case $config in
-um) fragments=("$base/um.config" "$base/um-engine.config") arch=um target=linux image=linux ;;
-um-stock) fragments=("$base/um.config") arch=um target=linux image=linux ;;
-lab) fragments=("$base/lab.config") ;;
-debug) fragments=("$base/lab.config" "$base/debug.config") ;;
-kcsan) fragments=("$base/lab.config" "$base/kcsan.config") ;;
+um) parts=(um um-engine) arch=um target=linux image=linux ;;
+um-stock) parts=(um) arch=um target=linux image=linux ;;
+lab) parts=(lab) ;;
+debug) parts=(lab debug) ;;
+kcsan) parts=(lab kcsan) ;;
 deb)
-	fragments=("$base/deb.config") target=bindeb-pkg
+	parts=(deb) target=bindeb-pkg
 	running=${CONFIG_FILE:-/boot/config-$(uname -r)}
 	[ -r "$running" ] || die "cannot read $running: say CONFIG_FILE=/path/to/configuration"
 	;;
-source) fragments=() ;;
+source) parts=() ;;
 *) echo "$usage" >&2; exit 2 ;;
 esac
+# What all versions have in common, and what this one needs besides.
+fragments=()
+for part in "${parts[@]}"; do
+	fragments+=("$kernel/base/$part.config")
+	[ ! -e "$base/$part.config" ] || fragments+=("$base/$part.config")
+done
 
 compiler=gcc
 if command -v ccache >/dev/null; then
@@ -67,17 +77,17 @@ fetch_source() ( # DIRECTORY
 	[ -d "$1" ] && return
 	tmp=$(mktemp -d "$1.XXXXXX")
 	trap 'rm -rf "$tmp"' EXIT
-	say "fetching linux-source-6.12 $version (150 MB)"
-	(cd "$tmp" && apt-get download -qq -o APT::Sandbox::User=root "linux-source-6.12=$version") >&2 ||
-		die "cannot fetch linux-source-6.12: is this Debian 12, with current package lists?"
-	dpkg -x "$tmp"/linux-source-6.12_*.deb "$tmp/package"
+	say "fetching $package $version (150 MB)"
+	(cd "$tmp" && "$kernel/apt.sh" "$linux" download "$package=$version") >&2 ||
+		die "cannot fetch $package: is this Debian 12, with current package lists?"
+	dpkg -x "$tmp/$package"_*.deb "$tmp/package"
 	say "unpacking it"
 	mkdir "$tmp/source"
-	tar -xf "$tmp"/package/usr/src/linux-source-6.12.tar.* -C "$tmp/source" --strip-components=1
+	tar -xf "$tmp/package/usr/src/$package".tar.* -C "$tmp/source" --strip-components=1
 	mv "$tmp/source" "$1"
 )
 
-# The hooks are written for these files; other releases of 6.12 have them, too.
+# The hooks are written for these files; other releases of the version have them, too.
 check_pin() { # DIRECTORY
 	(cd "$1" && grep -v '^#' "$base/pin" | sha256sum --check --quiet) >&2 ||
 		die "Linux $version has changed files that the hooks change: see $base/pin"
@@ -85,7 +95,7 @@ check_pin() { # DIRECTORY
 
 lay_out() { # SOURCE TREE: copies by hard links; patch and rm break these
 	local patches=() patch
-	[ "$arch" = um ] && patches+=("$base/um.patch")
+	[ "$arch" != um ] || [ ! -e "$base/um.patch" ] || patches+=("$base/um.patch")
 	[ "$config" = um-stock ] || patches+=("$fixes"/*.patch "$hooks"/*.patch)
 	cp -al "$1" "$2"
 	for patch in "${patches[@]}"; do
@@ -130,7 +140,7 @@ build() { # TREE OUTPUT LOG
 		"${make[@]}" KCONFIG_ALLCONFIG="$2/wanted" allnoconfig >"$3" 2>&1 || failed "$3"
 	fi
 	check_config "$2/wanted" "$2/.config"
-	say "building ($config, log: $3)"
+	say "building ($linux, $config; log: $3)"
 	# In a process group of its own, which ends with this script.
 	set -m
 	{
@@ -153,24 +163,12 @@ keep() { # OUTPUT RESULT
 	fi
 }
 
-# As root, or by a sudo that asks nothing; else the lists stay as they are.
-update_package_lists() (
-	mkdir -p "$cache"
-	exec 7>"$cache/apt.lock"
-	flock 7
-	if [ "$(id -u)" = 0 ]; then
-		apt-get update -qq >&2 || true
-	else
-		sudo -n apt-get update -qq >&2 || true
-	fi
-)
-
 # Sets version to the newest there is, source to where it goes, and result to
 # what is built from it.
 look_up() {
 	local key
-	version=$(apt-cache show linux-source-6.12 2>/dev/null | sed -n '0,/^Version: /s/^Version: //p') || true
-	source=$cache/source/linux-6.12-$version
+	version=$("$kernel/apt.sh" "$linux" show "$package" 2>/dev/null | sed -n '0,/^Version: /s/^Version: //p') || true
+	source=$cache/source/linux-$linux-$version
 	if [ "$config" = source ]; then
 		result=$source
 		return
@@ -180,18 +178,18 @@ look_up() {
 		gcc --version
 		cat "${fragments[@]}" "$running"
 		cd "$kernel"
-		find build.sh files/mm files/include fixes/6.12 hooks/6.12 base/6.12/pin base/6.12/um.patch -type f -print0 |
+		find build.sh files/mm files/include "fixes/$linux" "hooks/$linux" "base/$linux" -type f -print0 |
 			LC_ALL=C sort -z | xargs -0 sha256sum
 	} | sha256sum | cut -c1-16)
-	result=$cache/kernels/nuksm-$config-$key
+	result=$cache/kernels/nuksm-$linux-$config-$key
 }
 
 # Builds it, unless somebody else just did.
 make_result() {
-	local work=$cache/work/$config wanted
+	local work=$cache/work/$linux-$config wanted
 	mkdir -p "$work" "$cache/kernels"
 	exec 9>"$work/lock"
-	flock -n 9 || { say "waiting for another build of $config"; flock 9; }
+	flock -n 9 || { say "waiting for another build of $linux-$config"; flock 9; }
 	[ -e "$result" ] && return
 	rm -rf "$work/tree" "$work/output" "$work"/linux-*
 	mkdir "$work/output"
@@ -209,9 +207,9 @@ make_result() {
 look_up
 if [ ! -e "$result" ]; then
 	# The archive keeps only the newest version: old lists name one that is gone.
-	update_package_lists
+	"$kernel/apt.sh" "$linux" update >&2 || true
 	look_up
-	[ -n "$version" ] || die "apt knows no linux-source-6.12: Debian 12's archive has it"
+	[ -n "$version" ] || die "apt knows no $package: Debian's archive has it"
 	fetch_source "$source"
 	check_pin "$source"
 	[ "$config" = source ] || make_result

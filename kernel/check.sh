@@ -6,15 +6,18 @@
 # CONFIG_NUKSM the files that the hooks change compile to the code that stock's
 # compile to, with the same fixes.
 #
-# usage: kernel/check.sh
+# usage: kernel/check.sh [VERSION]
+#
+# VERSION is a folder of kernel/base; 6.12 by default.
 set -euo pipefail
 
-[ $# = 0 ] || { echo 'usage: kernel/check.sh' >&2; exit 2; }
+[ $# -le 1 ] || { echo 'usage: kernel/check.sh [VERSION]' >&2; exit 2; }
+linux=${1:-6.12}
 kernel=$(cd "$(dirname "$0")" && pwd)
-fixes=$kernel/fixes/6.12
-hooks=$kernel/hooks/6.12
-config=$kernel/base/6.12/lab.config
-source=$("$kernel/build.sh" source)
+fixes=$kernel/fixes/$linux
+hooks=$kernel/hooks/$linux
+configs=("$kernel/base/lab.config" "$kernel/base/$linux/lab.config")
+source=$("$kernel/build.sh" source "$linux")
 # Beside the source, as its copies are made by hard links.
 work=$(mktemp -d "$(dirname "$source")/check.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -36,7 +39,9 @@ check_style() { # the hooks' #: context lines are not ours to change
 	mapfile -t files < <(cd "$kernel/files" && find . -name '*.[ch]' ! -path './include/trace/*')
 	# From inside the tree, as in a repository of another kind it asks git.
 	cd "$work/ours"
-	scripts/checkpatch.pl --strict --terse --no-summary -f "${files[@]}" ||
+	# Of several versions of Linux no tree has code, and so no use for the number.
+	scripts/checkpatch.pl --strict --terse --no-summary --ignore LINUX_VERSION_CODE \
+		-f "${files[@]}" ||
 		die 'checkpatch complains of the overlay'
 	for patch in "$fixes"/*.patch "$hooks"/*.patch; do
 		scripts/checkpatch.pl --strict --terse --no-summary "$patch" ||
@@ -57,7 +62,7 @@ make_in() { # TREE OUTPUT ARGUMENT…
 
 configure() { # TREE OUTPUT FILTER: lines of the configuration to leave out
 	mkdir "$2"
-	grep -v "$3" "$config" >"$2/wanted"
+	cat "${configs[@]}" | grep -v "$3" >"$2/wanted"
 	make_in "$1" "$2" KCONFIG_ALLCONFIG="$2/wanted" allnoconfig >/dev/null
 }
 
@@ -112,4 +117,4 @@ check_style
 compare_code
 check_types
 added=$(git apply --numstat "$hooks"/*.patch | awk '{ lines += $1 } END { print lines }')
-say "clean; without CONFIG_NUKSM ${objects[*]} are stock's with the fixes; the hooks add $added lines"
+say "Linux $linux: clean; without CONFIG_NUKSM ${objects[*]} are stock's with the fixes; the hooks add $added lines"

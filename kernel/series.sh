@@ -1,27 +1,33 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Writes the engine as a series of patches for `git am` into build/series: first
-# fixes of stock's, which need nothing of it; then the new files, which nothing
-# builds yet; then the hooks, one by one; at last the lines in mm's Kconfig and
-# Makefile that switch it on. So every step builds.
+# Writes the engine as a series of patches for `git am` into build/series/VERSION:
+# first fixes of stock's, which need nothing of it; then the new files, which
+# nothing builds yet; then the hooks, one by one; at last the lines in mm's Kconfig
+# and Makefile that switch it on. So every step builds.
 # With --check that is tried: the series is applied, and each step compiled.
 #
-# usage: kernel/series.sh [--check]
+# usage: kernel/series.sh [--check] [VERSION]
+#
+# VERSION is a folder of kernel/base; 6.12 by default.
 set -euo pipefail
 
-usage='usage: kernel/series.sh [--check]'
-case ${1:-} in
-'' | --check) check=${1:-} ;;
-*) echo "$usage" >&2; exit 2 ;;
+check=
+if [ "${1:-}" = --check ]; then
+	check=$1
+	shift
+fi
+case $#${1:-} in
+0 | 1[0-9]*) linux=${1:-6.12} ;;
+*) echo 'usage: kernel/series.sh [--check] [VERSION]' >&2; exit 2 ;;
 esac
 
 kernel=$(cd "$(dirname "$0")" && pwd)
-fixes=$kernel/fixes/6.12
-hooks=$kernel/hooks/6.12
-config=$kernel/base/6.12/lab.config
-series=$(dirname "$kernel")/build/series
-source=$("$kernel/build.sh" source)
+fixes=$kernel/fixes/$linux
+hooks=$kernel/hooks/$linux
+configs=("$kernel/base/lab.config" "$kernel/base/$linux/lab.config")
+series=$(dirname "$kernel")/build/series/$linux
+source=$("$kernel/build.sh" source "$linux")
 # Beside the source, as its copy is made by hard links.
 work=$(mktemp -d "$(dirname "$source")/series.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -97,6 +103,7 @@ write_series() {
 For Linux $version. Made from the overlay and the hooks of the nuksm project by
 kernel/series.sh: change those, not these patches."
 	rm -rf "$series"
+	mkdir -p "$(dirname "$series")"
 	git format-patch -q --cover-letter --cover-from-description=subject \
 		--zero-commit --no-signature -o "$series" base
 	cd - >/dev/null
@@ -108,9 +115,9 @@ compile() { # TREE OUTPUT on|off DIRECTORY…
 	say "  compiling with CONFIG_NUKSM $choice"
 	mkdir -p "$output"
 	if [ "$choice" = on ]; then
-		cp "$config" "$output/wanted"
+		cat "${configs[@]}" >"$output/wanted"
 	else
-		grep -v '^CONFIG_NUKSM' "$config" >"$output/wanted"
+		cat "${configs[@]}" | grep -v '^CONFIG_NUKSM' >"$output/wanted"
 	fi
 	make -s -C "$tree" O="$output" ARCH=x86_64 KCONFIG_ALLCONFIG="$output/wanted" allnoconfig >/dev/null
 	make -s -C "$tree" O="$output" ARCH=x86_64 -j"$(nproc)" "$@" >&2

@@ -1,0 +1,57 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Runs apt for the packages of one of the kernels that the engine is made for. Those
+# of this machine's release come from its own lists. Where base/VERSION/suite names
+# another suite of Debian's, it is looked up in lists of their own, in the cache:
+# this machine's package sources stay as they are.
+#
+# usage: kernel/apt.sh VERSION update|show|search|download [ARGUMENT…]
+set -euo pipefail
+
+usage='usage: kernel/apt.sh VERSION update|show|search|download [ARGUMENT…]'
+version=${1:?$usage} what=${2:?$usage}
+shift 2
+kernel=$(cd "$(dirname "$0")" && pwd)
+cache=${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}
+suite=$kernel/base/$version/suite
+options=(-qq -o APT::Sandbox::User=root)
+
+# shellcheck disable=SC2016 # apt's own names
+mirror() { # that this machine's own packages come from
+	apt-get indextargets --format '$(ORIGIN) $(REPO_URI) $(SUITE)' 'Created-By: Packages' 2>/dev/null |
+		awk '$1 == "Debian" && $3 !~ /security/ { print $2; exit }'
+}
+
+lists_of_their_own() {
+	local lists name
+	name=$(cat "$suite")
+	lists=$cache/apt/$name
+	mkdir -p "$lists/lists/partial" "$lists/archives/partial"
+	[ -s "$lists/sources.list" ] ||
+		echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" \
+			"$(mirror | grep . || echo http://deb.debian.org/debian) $name main" >"$lists/sources.list"
+	options+=(
+		-o Dir::Etc::sourcelist="$lists/sources.list" -o Dir::Etc::sourceparts=-
+		-o Dir::State::lists="$lists/lists" -o Dir::Cache="$lists"
+	)
+}
+
+update() {
+	exec 7>"$cache/apt.lock"
+	flock 7
+	if [ -r "$suite" ] || [ "$(id -u)" = 0 ]; then
+		apt-get "${options[@]}" update
+	else
+		sudo -n apt-get "${options[@]}" update
+	fi
+}
+
+mkdir -p "$cache"
+[ ! -r "$suite" ] || lists_of_their_own
+case $what in
+update) update ;;
+show | search) apt-cache "${options[@]}" "$what" "$@" ;;
+download) apt-get "${options[@]}" download "$@" ;;
+*) echo "$usage" >&2; exit 2 ;;
+esac
