@@ -3,7 +3,6 @@
 or from being moved, keeps it for a while only.
 """
 
-import fcntl
 import os
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from nuksmlab import policy, stress
 from nuksmlab.ksm import FAST, Ksm, process_stat
-from nuksmlab.tenant import StartTenant, Tenant
+from nuksmlab.tenant import StartTenant, Tenant, lend
 
 MIB = 8
 # More than are asked each time that one joins.
@@ -37,15 +36,6 @@ def check(tenant: Tenant, wanted: list[float]) -> None:
     assert why is None
 
 
-def hold(tenant: Tenant, fifo: Path) -> int:
-    """Puts its pages into a pipe; they are held until that is closed."""
-    os.mkfifo(fifo)
-    pipe = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
-    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 1 << 20)
-    assert tenant.command(f"lend {fifo}")["pages"] == tenant.equal_pages
-    return pipe
-
-
 def test_who_holds_pages_while_others_join_keeps_none(
     ksm: Ksm, start: StartTenant, tmp_path: Path
 ) -> None:
@@ -53,7 +43,7 @@ def test_who_holds_pages_while_others_join_keeps_none(
     first = [start("vm-0", 0, mib=1), start("vm-1", 0, mib=1)]
     merge(ksm, first)
     refused = ksm.read("migrate_refused")
-    pipe = hold(first[0], tmp_path / "pipe")
+    pipe = lend(first[0], tmp_path / "pipe")
     ksm.stop()
     last = start("vm-2", 1, mib=1)
     try:
@@ -73,7 +63,7 @@ def test_who_holds_pages_for_long_keeps_them_from_nobody(
     """The others share pages of their own, where they are."""
     first = [start("vm-0", 0, mib=1), start("vm-1", 0, mib=1)]
     merge(ksm, first)
-    pipe = hold(first[0], tmp_path / "pipe")
+    pipe = lend(first[0], tmp_path / "pipe")
     last = [start("vm-2", 1, mib=1), start("vm-3", 1, mib=1)]
     try:
         ksm.set_speed(FAST)
@@ -86,26 +76,6 @@ def test_who_holds_pages_for_long_keeps_them_from_nobody(
     finally:
         os.close(pipe)
     assert all(tenant.bad_pages() == 0 for tenant in [*first, *last])
-
-
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_who_holds_pages_does_not_keep_others_from_merging(
-    ksm: Ksm, start: StartTenant, tmp_path: Path, place: int
-) -> None:
-    """Wherever in the order of scanning."""
-    tenants = [start(f"vm-{number}", number % 2, mib=1) for number in range(3)]
-    holder = tenants.pop(place)
-    pipe = hold(holder, tmp_path / "pipe")
-    try:
-        ksm.set_speed(FAST)
-        ksm.start()
-        ksm.wait_scans(4)
-        for tenant in tenants:
-            merged = process_stat(tenant.pid)["ksm_merging_pages"]
-            assert merged == tenant.equal_pages
-        assert process_stat(holder.pid)["ksm_merging_pages"] == 0
-    finally:
-        os.close(pipe)
 
 
 @pytest.mark.parametrize("areas", [2_000, 20_000])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A process with known pages on one node, and the channel that controls it."""
 
+import fcntl
 import os
 import select
 import subprocess
@@ -152,6 +153,15 @@ class Tenant(Controlled):
 
 # Called with a name, a node, and what else a Spec takes by name.
 StartTenant = Callable[..., Tenant]
+
+
+def lend(tenant: Tenant, fifo: Path) -> int:
+    """Puts its equal pages, 1 MiB at most, into a pipe; held until that is closed."""
+    os.mkfifo(fifo)
+    pipe = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 1 << 20)
+    assert tenant.command(f"lend {fifo}")["pages"] == tenant.equal_pages
+    return pipe
 
 
 def fill_node(start: StartTenant, node: int, left_mib: int) -> list[Tenant]:

@@ -35,39 +35,35 @@ static void nuksm_joined(const struct ksm_rmap_item *rmap_item,
  * Where in its anon_vma a mapping of a merged page is. Who looks for all mappings
  * need not go through all areas of all sharers then, and a process may have 65,530
  * of them. It is kept where a page that is not merged has its checksum and age, in
- * so many bits; one that needs more is looked for everywhere.
+ * so many bits. One that needs more, as only files have, is looked for everywhere;
+ * newer kernels go by addresses there, too, and none needs more.
  */
-#define NUKSM_PGOFF_BITS	48
-#define NUKSM_NO_PGOFF		(BIT_ULL(NUKSM_PGOFF_BITS) - 1)
+#define NUKSM_NO_INDEX	GENMASK(NUKSM_INDEX_BITS - 1, 0)
 
-static u64 nuksm_pgoff_in(struct vm_area_struct *vma,
-			  const struct ksm_rmap_item *rmap_item)
+static unsigned long nuksm_index_in(struct vm_area_struct *vma,
+				    const struct ksm_rmap_item *rmap_item)
 {
-	return min_t(u64, linear_page_index(vma, rmap_item->address),
-		     NUKSM_NO_PGOFF);
+	return min(linear_anon_page_index(vma, rmap_item->address),
+		   NUKSM_NO_INDEX);
 }
 
-/* Context: the mmap_lock of the process. */
-static void nuksm_keep_pgoff(struct ksm_rmap_item *rmap_item,
-			     struct vm_area_struct *vma)
+/*
+ * Newer kernels keep it themselves.
+ *
+ * Context: the mmap_lock of the process.
+ */
+static void __maybe_unused nuksm_keep_index(struct ksm_rmap_item *rmap_item,
+					    struct vm_area_struct *vma)
 {
-	u64 pgoff = nuksm_pgoff_in(vma, rmap_item);
-
-	rmap_item->pgoff_low = pgoff;
-	rmap_item->pgoff_high = pgoff >> 32;
+	rmap_item->linear_page_index = nuksm_index_in(vma, rmap_item);
 }
 
 /* It is not merged any more: its content has @checksum, as far as is known. */
-static void nuksm_forget_pgoff(struct ksm_rmap_item *rmap_item, u32 checksum)
+static void nuksm_forget_index(struct ksm_rmap_item *rmap_item, u32 checksum)
 {
 	rmap_item->oldchecksum = checksum;
 	rmap_item->age = 0;
 	rmap_item->remaining_skips = 0;
-}
-
-static u64 nuksm_pgoff(const struct ksm_rmap_item *rmap_item)
-{
-	return (u64)rmap_item->pgoff_high << 32 | rmap_item->pgoff_low;
 }
 
 /*
@@ -80,28 +76,27 @@ static bool nuksm_is_found(const struct ksm_rmap_item *rmap_item,
 			   struct vm_area_struct *vma)
 {
 	return rmap_item->anon_vma == vma->anon_vma &&
-	       nuksm_pgoff(rmap_item) == nuksm_pgoff_in(vma, rmap_item);
+	       rmap_item->linear_page_index == nuksm_index_in(vma, rmap_item);
 }
 
 /* From where to where to look for a mapping. */
-static unsigned long nuksm_first_pgoff(const struct ksm_rmap_item *rmap_item)
+static unsigned long nuksm_first_index(const struct ksm_rmap_item *rmap_item)
 {
-	u64 pgoff = nuksm_pgoff(rmap_item);
+	unsigned long index = rmap_item->linear_page_index;
 
-	return pgoff == NUKSM_NO_PGOFF ? 0 : pgoff;
+	return index == NUKSM_NO_INDEX ? 0 : index;
 }
 
-static unsigned long nuksm_last_pgoff(const struct ksm_rmap_item *rmap_item)
+static unsigned long nuksm_last_index(const struct ksm_rmap_item *rmap_item)
 {
-	u64 pgoff = nuksm_pgoff(rmap_item);
+	unsigned long index = rmap_item->linear_page_index;
 
-	return pgoff == NUKSM_NO_PGOFF ? ULONG_MAX : pgoff;
+	return index == NUKSM_NO_INDEX ? ULONG_MAX : index;
 }
 
 /* What it shows of use from now on, it shows of a page of its own. */
-static void nuksm_mark_left(struct ksm_rmap_item *rmap_item, u32 checksum)
+static void nuksm_mark_left(struct ksm_rmap_item *rmap_item)
 {
-	nuksm_forget_pgoff(rmap_item, checksum);
 	rmap_item->left = true;
 	rmap_item->gave = false;
 	rmap_item->heat = NUKSM_COLD;
@@ -136,7 +131,7 @@ static void nuksm_left(struct ksm_rmap_item *rmap_item,
 	nuksm_count_sharer(rmap_item, pfn_to_nid(stable_node->kpfn),
 			   hlist_is_singular_node(&rmap_item->hlist,
 						  &stable_node->hlist), -1);
-	nuksm_mark_left(rmap_item, stable_node->checksum);
+	nuksm_mark_left(rmap_item);
 	nuksm_want_asked(stable_node);
 }
 
@@ -148,7 +143,7 @@ static void nuksm_all_left(const struct ksm_stable_node *stable_node)
 
 	hlist_for_each_entry(rmap_item, &stable_node->hlist, hlist) {
 		nuksm_count_sharer(rmap_item, nid, !rmap_item->hlist.next, -1);
-		nuksm_mark_left(rmap_item, stable_node->checksum);
+		nuksm_mark_left(rmap_item);
 		cond_resched();
 	}
 }
@@ -209,22 +204,22 @@ static inline bool nuksm_is_given_up(const struct ksm_stable_node *stable_node)
 	return false;
 }
 
-static inline void nuksm_keep_pgoff(struct ksm_rmap_item *rmap_item,
+static inline void nuksm_keep_index(struct ksm_rmap_item *rmap_item,
 				    struct vm_area_struct *vma)
 {
 }
 
-static inline void nuksm_forget_pgoff(struct ksm_rmap_item *rmap_item,
+static inline void nuksm_forget_index(struct ksm_rmap_item *rmap_item,
 				      u32 checksum)
 {
 }
 
-static inline unsigned long nuksm_first_pgoff(const struct ksm_rmap_item *rmap_item)
+static inline unsigned long nuksm_first_index(const struct ksm_rmap_item *rmap_item)
 {
 	return 0;
 }
 
-static inline unsigned long nuksm_last_pgoff(const struct ksm_rmap_item *rmap_item)
+static inline unsigned long nuksm_last_index(const struct ksm_rmap_item *rmap_item)
 {
 	return ULONG_MAX;
 }

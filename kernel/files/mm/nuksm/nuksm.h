@@ -12,6 +12,7 @@
 #include <linux/sysfs.h>
 #include <linux/types.h>
 
+#include "compat.h"
 #include "policy.h"
 #include "windows.h"
 
@@ -204,6 +205,13 @@ static inline void nuksm_scan_ends(void)
 
 #ifdef CONFIG_NUKSM_PLACEMENT
 
+/*
+ * What struct ksm_rmap_item says of a mapping while its page is merged and while it
+ * is not shares the same bytes, and leaves two of eight for nuKSM.
+ */
+#define NUKSM_ITEM_ALIGN	2
+#define NUKSM_INDEX_BITS	MIN(48, BITS_PER_LONG)
+
 /**
  * struct nuksm_placement_stats - counted by ksmd alone
  * @placed: decisions where a merged page belongs, by enum nuksm_reason
@@ -260,6 +268,9 @@ int nuksm_migrate(struct folio *folio, int nid);
 void nuksm_prefer_node(int nid);
 
 #else /* !CONFIG_NUKSM_PLACEMENT */
+
+#define NUKSM_ITEM_ALIGN	sizeof(long)
+#define NUKSM_INDEX_BITS	BITS_PER_LONG
 
 static inline void nuksm_draw_secret(void)
 {

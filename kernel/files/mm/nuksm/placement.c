@@ -127,7 +127,7 @@ void nuksm_was_used(struct folio *folio)
  */
 void nuksm_promote(struct folio *folio)
 {
-	if (!folio_can_be_promoted(folio))
+	if (!folio_can_be_promoted(folio) || !nuksm_use_promotes(folio))
 		return;
 	folio_activate(folio);
 	lru_add_drain(); /* what waits to be put there is held, and not merged */

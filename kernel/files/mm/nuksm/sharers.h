@@ -27,6 +27,8 @@ static void nuksm_visit(struct ksm_rmap_item *rmap_item, struct folio *folio,
 	bool young = folio_test_young(folio) && !rmap_item->gave;
 
 	BUILD_BUG_ON(BIT(NUKSM_HOME_BITS) < MAX_NUMNODES);
+	/* There is one for each page that is scanned */
+	BUILD_BUG_ON(IS_ENABLED(CONFIG_64BIT) && sizeof(*rmap_item) > 64);
 
 	nuksm_window(NUKSM_WINDOW_VISIT);
 	if ((rmap_item->address & STABLE_FLAG) &&
@@ -99,7 +101,8 @@ static bool nuksm_keeps_scanned(struct ksm_rmap_item *rmap_item,
 	u32 lot;
 
 	nuksm_chosen_lot = NUKSM_NOT_CHOSEN;
-	if (PageKsm(page) || PageKsm(tree_page))
+	if (folio_test_ksm(page_folio(page)) ||
+	    folio_test_ksm(page_folio(tree_page)))
 		return true;
 	/* One that cannot be merged is tried first, and the other is left alone */
 	if (nuksm_is_held(tree_page) && page_folio(page) != page_folio(tree_page)) {
@@ -127,6 +130,17 @@ static bool nuksm_keeps_scanned(struct ksm_rmap_item *rmap_item,
 	nuksm_window(NUKSM_WINDOW_CHOOSE);
 	return nid != page_to_nid(tree_page);
 }
+
+/* Merges two pages, so that the one stays that belongs where it is. */
+#define nuksm_merge_two_pages(item, scanned, tree_item, filed)			\
+({										\
+	struct ksm_rmap_item *_item = (item), *_tree_item = (tree_item);	\
+	struct page *_scanned = (scanned), *_filed = (filed);			\
+										\
+	nuksm_keeps_scanned(_item, _scanned, _tree_item, _filed) ?		\
+		try_to_merge_two_pages(_item, _scanned, _tree_item, _filed) :	\
+		try_to_merge_two_pages(_tree_item, _filed, _item, _scanned);	\
+})
 
 /*
  * The page that stays when two are merged may be the one of the unstable tree,
@@ -228,9 +242,8 @@ static unsigned int nuksm_areas(const struct ksm_rmap_item *sharer,
 
 	cond_resched();
 	anon_vma_lock_read(anon_vma);
-	anon_vma_interval_tree_foreach(vmac, &anon_vma->rb_root,
-				       nuksm_first_pgoff(sharer),
-				       nuksm_last_pgoff(sharer)) {
+	anon_rmap_tree_foreach(vmac, anon_vma, nuksm_first_index(sharer),
+			       nuksm_last_index(sharer)) {
 		if (++areas > most)
 			break;
 	}
@@ -263,7 +276,7 @@ static int nuksm_unshare(struct ksm_rmap_item *sharer)
 	mmap_read_lock(mm);
 	vma = find_mergeable_vma(mm, sharer->address);
 	if (vma)
-		err = break_ksm(vma, sharer->address & PAGE_MASK, false);
+		err = nuksm_break_ksm(vma, sharer->address & PAGE_MASK);
 	mmap_read_unlock(mm);
 	nuksm_prefer_node(NUMA_NO_NODE);
 	if (err)
@@ -276,7 +289,7 @@ static int nuksm_unshare(struct ksm_rmap_item *sharer)
 
 /*
  * Un-merges the sharers that have more than their part of all areas, but nobody who
- * has a few only. Returns how many, or an error.
+ * has a few only. Returns how many, or an error if one of them stays.
  */
 static int nuksm_unshare_dear(struct ksm_stable_node *stable_node)
 {
@@ -284,17 +297,18 @@ static int nuksm_unshare_dear(struct ksm_stable_node *stable_node)
 				NUKSM_FEW_AREAS);
 	struct ksm_rmap_item *sharer;
 	struct hlist_node *next;
-	int err, unshared = 0;
+	int err, failed = 0, unshared = 0;
 
 	hlist_for_each_entry_safe(sharer, next, &stable_node->hlist, hlist) {
 		if (nuksm_areas(sharer, part) <= part)
 			continue;
 		err = nuksm_unshare(sharer);
 		if (err)
-			return err;
-		unshared++;
+			failed = err;
+		else
+			unshared++;
 	}
-	return unshared;
+	return failed ?: unshared;
 }
 
 /*
@@ -316,7 +330,7 @@ static struct folio *nuksm_take_hold(struct ksm_stable_node *stable_node)
 /*
  * Moves the page. Returns 0 if it was moved; -ENOENT if it is gone, and @stable_node
  * with it; -EBUSY if somebody holds it, or the like; -EAGAIN if it was too dear, and
- * who made it so shares it no more; -ENOMEM if he still does.
+ * who made it so shares it no more; -ENOMEM or -EBUSY if he still does.
  */
 static int nuksm_move(struct ksm_stable_node *stable_node, int nid)
 {
@@ -375,8 +389,9 @@ static void nuksm_in_vain(struct ksm_stable_node *stable_node)
 	stable_node->vain = NUKSM_GIVEN_UP;
 	hlist_for_each_entry_safe(sharer, next, &stable_node->hlist, hlist) {
 		cond_resched();
-		if (sharer->home != nid && nuksm_unshare(sharer))
-			break;
+		/* One that stays, as its process may have no more memory, stops no other */
+		if (sharer->home != nid)
+			nuksm_unshare(sharer);
 	}
 	folio_put(folio);
 }
@@ -436,7 +451,7 @@ static void nuksm_place_asked(void)
 		nuksm_want_asked(stable_node);
 	else if (!was_moved)
 		stable_node->vain = 0;
-	if (first && (err == -EBUSY || was_moved))
+	if (first && ((err && err != -EAGAIN) || was_moved))
 		nuksm_in_vain(stable_node);
 }
 
@@ -485,13 +500,8 @@ static inline void nuksm_visit(struct ksm_rmap_item *rmap_item,
 {
 }
 
-static inline bool nuksm_keeps_scanned(struct ksm_rmap_item *rmap_item,
-				       struct page *page,
-				       struct ksm_rmap_item *tree_rmap_item,
-				       struct page *tree_page)
-{
-	return true;
-}
+/* One call, as in stock: the compiler would make other code of two. */
+#define nuksm_merge_two_pages(...)	try_to_merge_two_pages(__VA_ARGS__)
 
 static inline void nuksm_hold(struct page *kpage)
 {

@@ -164,6 +164,8 @@ static void nuksm_file_instead(struct ksm_rmap_item *rmap_item, struct page *pag
 		return;
 	remove_rmap_item_from_tree(tree_rmap_item);
 	nuksm_count(&nuksm_stats.replaced, 1);
+	/* It was merged for a moment, and may have lost its checksum thereby */
+	rmap_item->oldchecksum = ksm_scan.checksum;
 	if (unstable_tree_search_insert(rmap_item, page, &other))
 		put_page(other);
 }

@@ -43,7 +43,9 @@ static int nuksm_unmerge(struct ksm_mm_slot *mm_slot)
 		if (!vma)
 			continue;
 		nuksm_prefer_node(rmap_item->home);
-		err = break_ksm(vma, rmap_item->address & PAGE_MASK, false);
+		err = nuksm_break_ksm(vma, rmap_item->address & PAGE_MASK);
+		if (err == -EBUSY) /* whoever keeps it merged stops no other */
+			err = 0;
 		cond_resched();
 	}
 	nuksm_prefer_node(NUMA_NO_NODE);

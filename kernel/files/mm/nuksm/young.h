@@ -34,13 +34,12 @@ struct nuksm_look {
 
 static struct nuksm_look nuksm_look = { .block = 1 };
 
-static bool nuksm_take_young(struct folio *folio, bool young)
+static void nuksm_take_young(struct folio *folio, bool young)
 {
 	if (young)
 		nuksm_was_used(folio);
 	nuksm_look.young = young;
 	nuksm_look.cleared |= young;
-	return young;
 }
 
 /*
@@ -69,7 +68,8 @@ static bool nuksm_test_touched(struct vm_area_struct *vma, unsigned long addr,
 
 	if (!nuksm_places())
 		return false;
-	touched = nuksm_take_young(folio, ptep_clear_young_notify(vma, addr, ptep));
+	touched = test_and_clear_young_ptes_notify(vma, addr, ptep, 1);
+	nuksm_take_young(folio, touched);
 #ifdef CONFIG_ARM64_CONTPTE
 	/* There, clearing one entry of a large folio may clear its neighbours. */
 	if (folio_test_large(folio)) {
@@ -92,10 +92,11 @@ static bool nuksm_test_touched_huge(struct vm_area_struct *vma,
 	if (!nuksm_places())
 		return false;
 	nuksm_look.young = false;
-	if (!nuksm_seen_before(block))
+	if (!nuksm_seen_before(block)) {
 		nuksm_look.touched =
-			nuksm_take_young(folio,
-					 pmdp_clear_young_notify(vma, block, pmdp));
+			pmdp_test_and_clear_young_notify(vma, block, pmdp);
+		nuksm_take_young(folio, nuksm_look.touched);
+	}
 	return nuksm_look.touched;
 #else
 	return false;

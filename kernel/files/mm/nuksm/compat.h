@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * nuKSM: what differs between the kernels that it is made for, apart from the hooks
+ * in mm/ksm.c. All other files are written for the newest; here the older ones get
+ * what they lack, by its newer name.
+ */
+#ifndef _MM_NUKSM_COMPAT_H
+#define _MM_NUKSM_COMPAT_H
+
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/pgtable.h>
+#include <linux/version.h>
+
+#if KERNEL_VERSION(7, 3, 0) > LINUX_VERSION_CODE
+
+/* @nr is 1, wherever nuKSM asks. */
+static inline bool test_and_clear_young_ptes_notify(struct vm_area_struct *vma,
+						    unsigned long addr,
+						    pte_t *ptep, unsigned int nr)
+{
+	return ptep_clear_young_notify(vma, addr, ptep);
+}
+
+#define pmdp_test_and_clear_young_notify(vma, addr, pmdp) \
+	pmdp_clear_young_notify(vma, addr, pmdp)
+
+#define linear_anon_page_index(vma, addr)	linear_page_index(vma, addr)
+#define anon_rmap_tree_foreach(vmac, anon_vma, first, last) \
+	anon_vma_interval_tree_foreach(vmac, &(anon_vma)->rb_root, first, last)
+
+/* Of mm/ksm.c; there it takes a range. */
+#define nuksm_break_ksm(vma, addr)	break_ksm(vma, addr, false)
+
+/* The multi-generational LRU promotes a page at its first use. */
+static inline bool nuksm_use_promotes(struct folio *folio)
+{
+	return true;
+}
+
+#else
+
+#define nuksm_break_ksm(vma, addr)				\
+({								\
+	unsigned long _addr = (addr);				\
+								\
+	break_ksm(vma, _addr, _addr + PAGE_SIZE, false);	\
+})
+
+/* At the second, the first one being remembered: see folio_update_gen(). */
+static inline bool nuksm_use_promotes(struct folio *folio)
+{
+	if (!folio_test_referenced(folio) && !folio_test_workingset(folio)) {
+		folio_set_referenced(folio);
+		return false;
+	}
+	folio_clear_referenced(folio);
+	folio_set_workingset(folio);
+	return true;
+}
+
+#endif
+
+#endif /* _MM_NUKSM_COMPAT_H */

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Who holds pages, so that they cannot be merged, keeps no others from merging."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nuksmlab.ksm import FAST, Ksm, process_stat
+from nuksmlab.tenant import ANYWHERE, StartTenant, lend
+
+NODES = sorted(Path("/sys/devices/system/node").glob("node[0-9]*"))
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_who_holds_pages_does_not_keep_others_from_merging(
+    ksm: Ksm, start: StartTenant, tmp_path: Path, place: int
+) -> None:
+    """Wherever in the order of scanning."""
+    several = len(NODES) > 1
+    tenants = [
+        start(f"vm-{number}", number % 2 if several else ANYWHERE, mib=1)
+        for number in range(3)
+    ]
+    holder = tenants.pop(place)
+    pipe = lend(holder, tmp_path / "pipe")
+    try:
+        ksm.set_speed(FAST)
+        ksm.start()
+        ksm.wait_scans(4)
+        for tenant in tenants:
+            merged = process_stat(tenant.pid)["ksm_merging_pages"]
+            assert merged == tenant.equal_pages
+        assert process_stat(holder.pid)["ksm_merging_pages"] == 0
+    finally:
+        os.close(pipe)
