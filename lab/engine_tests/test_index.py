@@ -212,7 +212,7 @@ def test_index_changes_only_while_nothing_is_tracked(
 @pytest.fixture
 def removals() -> Iterator[Callable[[], int]]:
     """Counts the pages that left the stable trees since it was last asked."""
-    tracing = Path("/sys/kernel/debug/tracing")
+    tracing = Path("/sys/kernel/tracing")
     (tracing / "trace").write_text("")
     enable = tracing / "events" / "ksm" / "ksm_remove_ksm_page" / "enable"
     enable.write_text("1")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import perf
+from nuksmlab import perf, policy
 from nuksmlab.machine import Machine
 from nuksmlab.paper import extent, guest, runner
 from nuksmlab.paper.extent import CORRECTED, NUKSM, OFF, STOCK, Part
@@ -29,10 +29,13 @@ def test_trials_run_on_this_machine_itself(tmp_path: Path) -> None:
     ]
     runner.run(Part("any", Machine(2, 0), SMALL.caches, trials), Host(), tmp_path)
     results = list(runner.read(tmp_path))
-    for result, local in zip(results, LOCAL.values(), strict=True):
+    pages = SMALL.kib // 4
+    for result, (configuration, local) in zip(results, LOCAL.items(), strict=True):
         instances = result["instances"]
+        # Where lots decide, shares are those of random numbers.
+        chance = 100 * policy.allowed(1 / 2, pages) if configuration == NUKSM else 1
         assert [local_pages_percent(one) for one in instances] == pytest.approx(
-            local, abs=1
+            local, abs=chance
         )
         assert {one["answer"]["checksum"] for one in instances} == {result["expected"]}
         assert all(one["answer"]["seconds"] > 0 for one in instances)

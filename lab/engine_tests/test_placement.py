@@ -304,7 +304,7 @@ def test_counters_agree_with_each_other(ksm: Ksm, start: StartTenant) -> None:
 
 @pytest.mark.needs(nodes=2)
 def test_decisions_and_migrations_are_traced(ksm: Ksm, start: StartTenant) -> None:
-    tracing = Path("/sys/kernel/debug/tracing")
+    tracing = Path("/sys/kernel/tracing")
     (tracing / "trace").write_text("")
     enable = tracing / "events" / "nuksm" / "enable"
     enable.write_text("1")

@@ -20,7 +20,6 @@ INTERVAL_SECONDS = 5.0
 INTERVALS = 4
 LEAST = 0.9
 UNMERGED_MIB = 64
-ENOUGH = 3
 
 
 def what_stock_has() -> Sequence[Path]:
@@ -59,15 +58,17 @@ def test_readers_do_not_slow_ksmd_down(ksm: Ksm, start: StartTenant) -> None:
 def test_a_process_is_told_of_its_pages_while_ksm_is_busy(
     ksm: Ksm, start: StartTenant
 ) -> None:
-    """`run` 2 keeps ksmd's mutex until all is taken apart: its progress is seen."""
+    """`run` 2 keeps ksmd's mutex until all is taken apart.
+
+    Who waited for it would be told only when nothing is merged any more.
+    """
     tenants = [start(f"vm-{node}", node, mib=UNMERGED_MIB) for node in (0, 1)]
     ksm.merge(sum(tenant.equal_pages for tenant in tenants))
-    merged, seen = ksm.merged(), set()
+    merged, told = ksm.merged(), 0
     with subprocess.Popen(["sh", "-c", f"echo 2 >{ksm.root}/run"]) as unmerging:
         while unmerging.poll() is None:
             before = ksm.merged()
             process_stat(tenants[0].pid)
-            if before < merged and ksm.merged() > 0:
-                seen.add(before)
+            told += before < merged and ksm.merged() > 0
     assert unmerging.returncode == 0
-    assert len(seen) >= ENOUGH
+    assert told > 0

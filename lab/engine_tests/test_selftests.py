@@ -17,7 +17,7 @@ import pytest
 
 from nuksmlab import selftests
 from nuksmlab.ksm import FAST, Ksm
-from nuksmlab.selftests import KSFT_SKIP, OURS, Outcome, Outcomes
+from nuksmlab.selftests import KSFT_SKIP, OURS, RMAP, Outcome, Outcomes
 
 pytestmark = pytest.mark.needs(nodes=2)
 
@@ -129,6 +129,8 @@ def run_all(ksm: Ksm, across: int, engine: dict[str, str]) -> dict[str, Outcome]
         for arguments in NUMA_TESTS:
             said[arguments] = run_set(ksm, values, "ksm_tests", f"{arguments} {LIMIT}")
         said["functional"] = run_set(ksm, values, "ksm_functional_tests", "")
+        if (selftests.DIRECTORY / RMAP).exists():
+            said[RMAP] = run_set(ksm, values, RMAP, "")
     return said
 
 

@@ -66,8 +66,7 @@ def parser() -> argparse.ArgumentParser:
 def boot(arguments: argparse.Namespace) -> int:
     if arguments.how == "uml":
         return uml.boot(
-            arguments.kernel,
-            arguments.memory_mib,
+            uml.Guest(arguments.kernel, arguments.memory_mib),
             arguments.command,
             arguments.output,
             arguments.deadline,

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Finds, fetches or builds the kernel that the lab boots.
 
-A stock kernel's package is unpacked into the cache, never installed: the host
+A stock kernel's packages are unpacked into the cache, never installed: the host
 keeps its own kernel and boot loader settings.
+
+Kernels have names: `stock` is Debian's, `nuksm` ours, `nuksm-debug` and `nuksm-kcsan`
+ours that check themselves. A version of Linux after the first word is one of the
+folders of kernel/base: `stock-7.3`, `nuksm-7.3`, `nuksm-7.3-debug`.
 """
 
 import fcntl
@@ -13,12 +17,13 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from nuksmlab import guard, paths
 
-PACKAGE = re.compile(r"^linux-image-(6\.12\.[0-9]+\+deb[0-9]+-amd64)$")
-ENGINE = {"nuksm": "lab", "nuksm-debug": "debug", "nuksm-kcsan": "kcsan"}
+DEFAULT = "6.12"
+NAME = re.compile(r"(nuksm|stock)(?:-([0-9]+\.[0-9]+))?(?:-(debug|kcsan))?")
 HELP = (
     "Get one by hand and say where it is: make demo KERNEL=/path/to/vmlinuz\n"
     "(its modules are looked for in lib/modules beside the boot directory;\n"
@@ -31,15 +36,41 @@ class KernelError(Exception):
     """No kernel to boot."""
 
 
+@dataclass(frozen=True)
+class Named:
+    """A kernel with a name: stock, or a configuration of kernel/build.sh."""
+
+    version: str
+    config: str | None
+
+
+def named(given: str) -> Named | None:
+    """What a name stands for; None if it is none."""
+    match = NAME.fullmatch(given)
+    if not match or (match[1] == "stock" and match[3]):
+        return None
+    version = match[2] or DEFAULT
+    if not (paths.REPOSITORY / "kernel" / "base" / version).is_dir():
+        raise KernelError(f"KERNEL={given}: there is no kernel/base/{version}")
+    return Named(version, None if match[1] == "stock" else match[3] or "lab")
+
+
 def sort_key(release: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"[0-9]+", release))
 
 
-def newest_release(search_output: str) -> str | None:
-    """The newest release among the lines of `apt-cache search`."""
-    names = (line.split(" ", 1)[0] for line in search_output.splitlines())
-    releases = [match[1] for name in names if (match := PACKAGE.match(name))]
-    return max(releases, key=sort_key, default=None)
+def newest_release(search_output: str, version: str) -> tuple[str | None, list[str]]:
+    """The newest release among the lines of `apt-cache search`, and its packages.
+
+    Debian 12's is one package; later ones have image and modules in their own.
+    """
+    names = {line.split(" ", 1)[0] for line in search_output.splitlines()}
+    form = re.compile(rf"linux-image-({re.escape(version)}\.[0-9]+\+deb[0-9]+-amd64)")
+    releases = [match[1] for name in names if (match := form.fullmatch(name))]
+    release = max(releases, key=sort_key, default=None)
+    kinds = ("linux-image", "linux-binary", "linux-modules")
+    packages = [f"{kind}-{release}" for kind in kinds]
+    return release, [package for package in packages if package in names]
 
 
 def store() -> Path:
@@ -50,9 +81,9 @@ def image(release: str) -> Path:
     return store() / release / "boot" / f"vmlinuz-{release}"
 
 
-def cached() -> Path | None:
-    """The newest kernel that was fetched before."""
-    entries = store().iterdir() if store().is_dir() else iter(())
+def cached(version: str) -> Path | None:
+    """The newest kernel of that version that was fetched before."""
+    entries = store().glob(f"{version}.*") if store().is_dir() else iter(())
     releases = [entry.name for entry in entries if image(entry.name).is_file()]
     return image(max(releases, key=sort_key)) if releases else None
 
@@ -66,53 +97,59 @@ def alone(name: str) -> Iterator[None]:
         yield
 
 
-def update_package_lists() -> None:
-    """As root, or by a sudo that asks nothing; else the lists stay as they are."""
-    as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    if not as_root or shutil.which("sudo"):
-        with alone("apt.lock"):
-            subprocess.run([*as_root, "apt-get", "update", "-qq"], check=False)
-
-
-def download(directory: Path) -> str:
-    """Fetches the newest kernel's package into the directory; tells its release."""
-    search = ["apt-cache", "search", "--names-only", r"^linux-image-6\.12\."]
-    found = subprocess.run(search, capture_output=True, text=True, check=True)
-    release = newest_release(found.stdout)
-    if release is None:
-        raise KernelError("this system's package lists have no linux-image-6.12 kernel")
-    print(f"fetching the package linux-image-{release}", flush=True)
-    fetch = subprocess.run(
-        ["apt-get", "download", "-qq", f"linux-image-{release}"],
+def apt(
+    version: str, *what: str, directory: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """For packages of that version of Linux: see kernel/apt.sh."""
+    script = paths.REPOSITORY / "kernel" / "apt.sh"
+    return subprocess.run(
+        [script, version, *what],
         cwd=directory,
         capture_output=True,
         text=True,
         check=False,
     )
-    if fetch.returncode != 0:
-        raise KernelError(f"cannot download linux-image-{release}: {fetch.stderr}")
+
+
+def download(version: str, directory: Path) -> str:
+    """Fetches the newest kernel's packages into the directory; tells its release."""
+    pattern = rf"^linux-(image|binary|modules)-{re.escape(version)}\."
+    found = apt(version, "search", "--names-only", pattern)
+    release, packages = newest_release(found.stdout, version)
+    if release is None:
+        raise KernelError(f"the package lists have no linux-image-{version} kernel")
+    print(f"fetching the package linux-image-{release}", flush=True)
+    fetched = apt(version, "download", *packages, directory=directory)
+    if fetched.returncode != 0:
+        raise KernelError(f"cannot download linux-image-{release}: {fetched.stderr}")
     return release
 
 
-def unpack(directory: Path) -> None:
-    (package,) = directory.glob("*.deb")
-    subprocess.run(["dpkg", "-x", package, directory / "root"], check=True)
+def unpack(directory: Path, release: str) -> None:
+    root = directory / "root"
+    for package in directory.glob("*.deb"):
+        subprocess.run(["dpkg", "-x", package, root], check=True)
+    there = root / "boot" / f"vmlinuz-{release}"
+    if not there.exists():  # newer packages have all in one place
+        there.parent.mkdir(exist_ok=True)
+        there.hardlink_to(root / "usr/lib/modules" / release / "vmlinuz")
+        (root / "lib").symlink_to("usr/lib")
 
 
-def fetch() -> Path:
-    """Downloads the newest stock kernel into the cache."""
+def fetch(version: str) -> Path:
+    """Downloads the newest stock kernel of that version into the cache."""
     if not shutil.which("apt-get"):
         raise KernelError("this system has no apt-get to fetch a Debian kernel with")
     store().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=store(), prefix=".new-") as name:
         directory = Path(name)
         try:
-            release = download(directory)
+            release = download(version, directory)
         except KernelError:
             # Lists that are missing or out of date are the usual reason.
-            update_package_lists()
-            release = download(directory)
-        unpack(directory)
+            apt(version, "update")
+            release = download(version, directory)
+        unpack(directory, release)
         root = directory / "root"
         depmod = ["depmod", "-b", str(root), release]
         sbin = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
@@ -121,38 +158,41 @@ def fetch() -> Path:
     return image(release)
 
 
-def build(config: str) -> Path:
+def build(config: str, version: str = DEFAULT) -> Path:
     """The engine's own kernel, from the cache or built now; its progress is shown."""
     script = str(paths.REPOSITORY / "kernel" / "build.sh")
-    building = guard.start([script, config], grace=30, stdout=subprocess.PIPE)
+    building = guard.start([script, config, version], grace=30, stdout=subprocess.PIPE)
     try:
         assert building.stdout
         said = building.stdout.read().decode()
     finally:
         guard.end(building)
     if building.returncode != 0:
-        raise KernelError(f"kernel/build.sh {config} failed")
+        raise KernelError(f"kernel/build.sh {config} {version} failed")
     return Path(said.strip())
 
 
 def needs_parallel_cpus(given: str | None) -> bool:
     """It looks for races, which are none where CPUs take turns."""
-    return given == "nuksm-kcsan"
+    name = named(given or "stock")
+    return name is not None and name.config == "kcsan"
 
 
 def find(given: str | None) -> Path:
     """The kernel to boot: the one asked for, a cached one, or one fetched now."""
-    if given in ENGINE:
-        return build(ENGINE[given])
-    if given:
+    name = named(given or "stock")
+    if name and name.config:
+        return build(name.config, name.version)
+    if given and not name:
         path = Path(given).absolute()
         if not path.is_file():
             raise KernelError(f"KERNEL={given}: there is no such file")
         if not os.access(path, os.R_OK):
             raise KernelError(f"KERNEL={given}: this user may not read it")
         return path
+    version = name.version if name else DEFAULT
     try:
         with alone("stock.lock"):
-            return cached() or fetch()
+            return cached(version) or fetch(version)
     except KernelError as error:
         raise KernelError(f"{error}\n{HELP}") from error

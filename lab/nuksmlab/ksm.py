@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The kernel's merging, by its files in sysfs."""
 
+import re
 from pathlib import Path
 
 from nuksmlab import wait
@@ -14,9 +15,10 @@ STOCK = {"pages_to_scan": 100, "sleep_millisecs": 20}
 
 
 def process_stat(pid: int) -> dict[str, int]:
-    """What the kernel says of one process; Linux 6.1."""
+    """The numbers that the kernel says of one process; Linux 6.1."""
     lines = Path(f"/proc/{pid}/ksm_stat").read_text().splitlines()
-    return {line.split()[0]: int(line.split()[1]) for line in lines if " " in line}
+    pairs = (line.partition(" ") for line in lines)
+    return {name: int(value) for name, _, value in pairs if re.match(r"-?\d", value)}
 
 
 class Ksm:

@@ -10,6 +10,7 @@ the engine's kernel says, in every setting, what a stock kernel says.
 import argparse
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -21,10 +22,12 @@ from nuksmlab import kernels, paths
 DIRECTORY = paths.BUILD / "selftests"
 TREE = Path("tools/testing/selftests")
 OURS = ("index_test", "placement_test")
+# How merged pages, among others, are found to be moved; newer versions have it.
+RMAP = "rmap"
 RESULTS = "selftests.json"
 KSFT_SKIP = 4
 
-# What ksm_tests needs of libnuma, whose header is in a package of its own. QEMU
+# What the tests need of libnuma, whose headers are in a package of its own. QEMU
 # needs the library, so that is there. With WITHOUT_NUMA, ksm_tests leaves
 # merge_across_nodes as it is; else it sets it to 1.
 NUMA_H = """\
@@ -38,10 +41,19 @@ int numa_max_node(void);
 long numa_node_size(int node, long *free);
 void *numa_alloc_onnode(size_t size, int node);
 void numa_free(void *memory, size_t size);
+struct bitmask;
+extern struct bitmask *numa_all_nodes_ptr;
+unsigned int numa_bitmask_weight(const struct bitmask *mask);
+int numa_bitmask_isbitset(const struct bitmask *mask, unsigned int bit);
+"""
+NUMAIF_H = """\
+#define MPOL_MF_MOVE_ALL 4
+long move_pages(int pid, unsigned long count, void **pages, const int *nodes,
+		int *status, int flags);
 """
 
-# What is wrong with the tests of Linux 6.12 themselves, as what is there and what
-# belongs there.
+# What is wrong with the kernel's tests themselves, in some versions at least, as
+# what is there and what belongs there.
 FIXES = {
     # A scan that is under way may have passed the pages already. The scans of a
     # few pages are short, yet on stock kernels, too, -U failed now and then.
@@ -63,6 +75,7 @@ def compile_test(
 ) -> None:
     """As the kernel's Makefiles do; its own headers go before the system's."""
     command = ["gcc", "-Wall", "-O2", "-U_FORTIFY_SOURCE", "-D_GNU_SOURCE="]
+    command += ["-I", str(source / TREE)]
     # gcc takes a variable for unset that is set by all of a switch's cases.
     command += ["-Wno-maybe-uninitialized"]
     command += ["-I", str(source), "-I", str(source / TREE / "mm")]
@@ -73,9 +86,12 @@ def compile_test(
 
 
 def fixed(source: Path, name: str) -> Path:
-    """A copy of one of the kernel's own tests without its mistake."""
+    """One of the kernel's own tests, or a copy without its mistake."""
     there, proper = FIXES[name]
-    text = (source / TREE / "mm" / f"{name}.c").read_text()
+    original = source / TREE / "mm" / f"{name}.c"
+    text = original.read_text()
+    if proper in text:
+        return original
     if text.count(there) != 1:
         raise kernels.KernelError(f"{name}.c has changed: look at FIXES in {__file__}")
     copy = DIRECTORY / f"{name}.c"
@@ -83,18 +99,22 @@ def fixed(source: Path, name: str) -> Path:
     return copy
 
 
-def build() -> None:
-    source = kernels.build("source")
-    (DIRECTORY / "include").mkdir(parents=True, exist_ok=True)
+def build(version: str) -> None:
+    source = kernels.build("source", version)
+    shutil.rmtree(DIRECTORY, ignore_errors=True)
+    (DIRECTORY / "include").mkdir(parents=True)
     (DIRECTORY / "include" / "numa.h").write_text(NUMA_H)
+    (DIRECTORY / "include" / "numaif.h").write_text(NUMAIF_H)
     mm = source / TREE / "mm"
-    common = [mm / "vm_util.c", mm / "thp_settings.c"]
+    common = [mm / "vm_util.c", *mm.glob("*_settings.c")]
     numa = "-l:libnuma.so.1"
     ksm_tests = [fixed(source, "ksm_tests"), *common]
     compile_test(source, "ksm_tests", ksm_tests, [numa])
     compile_test(source, "ksm_tests_as_set", ksm_tests, ["-DWITHOUT_NUMA", numa])
     functional = [fixed(source, "ksm_functional_tests"), *common]
     compile_test(source, "ksm_functional_tests", functional)
+    if (mm / f"{RMAP}.c").exists():
+        compile_test(source, RMAP, [mm / f"{RMAP}.c", *common], [numa])
     own = paths.REPOSITORY / "kernel" / "files" / TREE / "nuksm"
     for name in OURS:
         compile_test(source, name, [own / f"{name}.c", own / "nuksm_util.c"])
@@ -199,14 +219,15 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, dest="what")
-    commands.add_parser("build", help="compile them into build/selftests")
+    building = commands.add_parser("build", help="compile them into build/selftests")
+    building.add_argument("version", help="of Linux, whose tests they are: 6.12")
     comparison = commands.add_parser("compare", help="two kernels' results")
     comparison.add_argument("stock", type=Path, help="stock kernel's output directory")
     comparison.add_argument("ours", type=Path, help="the engine's output directory")
     arguments = parser.parse_args()
     if arguments.what == "compare":
         return compare(arguments.stock, arguments.ours)
-    build()
+    build(arguments.version)
     return 0
 
 

@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Boots User-Mode Linux, a kernel that is a process, and runs one command in it.
 
-One CPU, one node, native speed: for the engine's index, which needs no nodes.
-The guest sees the host's files read-only, and one output directory read-write.
+One node, native speed: for the engine's index, which needs no nodes. One CPU, or with
+newer kernels several. The guest sees the host's files read-only, and one output
+directory read-write.
 """
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from nuksmlab import machine
+
+
+@dataclass(frozen=True)
+class Guest:
+    kernel: Path
+    memory_mib: int
+    cpus: int = 1
 
 
 def init_script(output: Path) -> str:
@@ -32,23 +41,24 @@ busybox poweroff -f
 """
 
 
-def command_line(kernel: Path, memory_mib: int, output: Path) -> list[str]:
+def command_line(guest: Guest, output: Path) -> list[str]:
+    # With several it runs processes by seccomp only, by ptrace else.
+    several = [f"ncpus={guest.cpus}", "seccomp=on"] if guest.cpus > 1 else []
     return [
-        str(kernel),
-        f"mem={memory_mib}M",
+        str(guest.kernel),
+        f"mem={guest.memory_mib}M",
+        *several,
         *("rootfstype=hostfs", "rootflags=/", "ro", "quiet"),
         *("con=null", "con0=null,fd:1", "ssl=null"),
         f"init={output / 'init.sh'}",
     ]
 
 
-def boot(
-    kernel: Path, memory_mib: int, command: Sequence[str], output: Path, seconds: float
-) -> int:
+def boot(guest: Guest, command: Sequence[str], output: Path, seconds: float) -> int:
     """Runs the command in the guest; returns its exit status."""
     output = output.absolute()
     machine.prepare(command, output)
     init = output / "init.sh"
     init.write_text(init_script(output))
     init.chmod(0o755)
-    return machine.run(command_line(kernel, memory_mib, output), output, seconds)
+    return machine.run(command_line(guest, output), output, seconds)

@@ -90,6 +90,8 @@ RACE = "BUG: KCSAN: data-race in {}"
         ("cmp_and_merge_page / pages_shared_show", True),
         ("do_anonymous_page / stable_tree_append", True),
         ("nuksm_heat+0x10/0x20", True),
+        ("nuksm_show_process / stable_tree_append", True),
+        ("proc_pid_ksm_stat / stable_tree_append", False),
         ("__mod_lruvec_state / shrink_folio_list", False),
         ("task_tick_fair / update_curr", False),
     ],

@@ -44,22 +44,25 @@ def parse_arguments() -> argparse.Namespace:
     index = commands.add_parser("index")
     index.add_argument("--stock", type=Path, required=True, help="without the engine")
     index.add_argument("--quick", action="store_true", help="256 MiB, once")
+    index.add_argument("--cpus", type=int, default=1, help="of the guest; default: 1")
+    index.add_argument(
+        "--name", default="index", help="under which build/bench has the results"
+    )
     trees = commands.add_parser("trees")
     for experiment in (index, trees):
         experiment.add_argument("--kernel", type=Path, required=True)
     again = commands.add_parser("report")
-    again.add_argument("experiment", choices=["index", "trees"])
+    again.add_argument("experiment", help="index, trees or another --name")
     return parser.parse_args()
 
 
-def measure(boot: Boot, output: Path, runs: Sequence[Run]) -> list[Result]:
+def measure(boot: Boot, output: Path, runs: Sequence[Run], cpus: int) -> list[Result]:
     output.mkdir(parents=True)
     (output / "plan.json").write_text(json.dumps(runs))
     print(f"\n{output.relative_to(paths.REPOSITORY)}: {len(runs)} runs", flush=True)
     with Meter(boot.kernel, output) as meter:
         status = uml.boot(
-            boot.kernel,
-            GUEST_MIB,
+            uml.Guest(boot.kernel, GUEST_MIB, cpus),
             [sys.executable, "-m", "nuksmlab.bench.guest"],
             output,
             BOOT_SECONDS,
@@ -72,7 +75,9 @@ def measure(boot: Boot, output: Path, runs: Sequence[Run]) -> list[Result]:
     ]
 
 
-def experiment(name: str, extent: plan.Extent, boots: Sequence[Boot]) -> int:
+def experiment(
+    name: str, extent: plan.Extent, boots: Sequence[Boot], cpus: int = 1
+) -> int:
     host.check_room(GUEST_MIB)
     raw = report.OUTPUT / name
     shutil.rmtree(raw, ignore_errors=True)
@@ -84,7 +89,7 @@ def experiment(name: str, extent: plan.Extent, boots: Sequence[Boot]) -> int:
             for boot in boots:
                 output = raw / f"{repetition}-{boot.name}"
                 runs = plan.runs(extent, boot.indexes, repetition)
-                results += measure(boot, output, runs)
+                results += measure(boot, output, runs, cpus)
                 report.write_results(name, results)
     print(f"\n{report.make(name)}")
     wrong = figures.contradictions(results)
@@ -105,7 +110,7 @@ def carry_out(arguments: argparse.Namespace) -> int:
         Boot("nuksm", arguments.kernel, plan.INDEXES),
         Boot("stock", arguments.stock, plan.UNPATCHED),
     ]
-    return experiment("index", extent, boots)
+    return experiment(arguments.name, extent, boots, arguments.cpus)
 
 
 def main() -> int:

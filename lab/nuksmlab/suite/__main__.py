@@ -31,7 +31,10 @@ REPORT_SECONDS = 60.0
 # Of memory, what the largest part needs.
 PART_GIB = 5
 # Variables of the Makefile that parts set, and others may have in their environment.
-SETTINGS = ("ARCH", "CONFIG", "HOST", "KERNEL", "NODES", "QUICK", "SECONDS", "SEED")
+SETTINGS = (
+    *("ARCH", "CONFIG", "CPUS", "HOST", "KERNEL"),
+    *("NODES", "QUICK", "SECONDS", "SEED", "VERSION"),
+)
 
 Line = tuple[str, bytes]
 

@@ -40,8 +40,11 @@ SMALL = (
     ),
     part("engine-um", after=["build", "kernel-um"]),
 )
+NEWER = "VERSION=7.3"
 MORE = (
     part("kernel-debug", "kernel", "CONFIG=debug"),
+    part("kernel-lab-7.3", "kernel", "CONFIG=lab", NEWER),
+    part("kernel-um-7.3", "kernel", "ARCH=um", NEWER),
     part("paper", "paper", "QUICK=1", after=["build", "kernel-lab", "kernel-um"]),
     part("engine-debug", after=["build", "kernel-debug"]),
     # After the other one: they write to one journal.
@@ -53,5 +56,9 @@ MORE = (
     part("package", after=["unit"]),
     part("kernel-check", after=["kernel-lab"]),
     part("counter", after=["build", "kernel-lab"]),
+    part("guest-2-7.3", "guest-2", "KERNEL=stock-7.3", after=["build"]),
+    part("engine-2-7.3", "engine-2", NEWER, after=["build", "kernel-lab-7.3"]),
+    part("kernel-check-7.3", "kernel-check", NEWER, after=["kernel-lab-7.3"]),
+    part("engine-um-7.3", "engine-um", NEWER, after=["build", "kernel-um-7.3"]),
 )
 SUITES: dict[str, Sequence[Part]] = {"test": SMALL, "test-all": (*SMALL, *MORE)}

@@ -51,7 +51,9 @@ def boot_copies(kernel: Path, raw: Path) -> None:
     command = [sys.executable, "-m", "nuksmlab.paper.merging.copies"]
     host.check_room(plan.COPIES_GUEST_MIB)
     with host.many_mappings(), Meter(kernel, raw) as meter:
-        status = uml.boot(kernel, plan.COPIES_GUEST_MIB, command, raw, BOOT_SECONDS)
+        status = uml.boot(
+            uml.Guest(kernel, plan.COPIES_GUEST_MIB), command, raw, BOOT_SECONDS
+        )
     if status != 0:
         raise machine.MachineError(f"{COPIES} ended with status {status}")
     add_cpu_seconds(raw, meter.seconds)

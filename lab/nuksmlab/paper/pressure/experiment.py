@@ -22,8 +22,7 @@ def boot(kernel: Path, kept: Path) -> None:
     host.check_room(plan.GUEST_MIB)
     with host.many_mappings():
         status = uml.boot(
-            kernel,
-            plan.GUEST_MIB,
+            uml.Guest(kernel, plan.GUEST_MIB),
             [sys.executable, "-m", "nuksmlab.paper.pressure.guest"],
             kept,
             BOOT_SECONDS,
