@@ -13,6 +13,7 @@ OUR_KERNEL := $(filter nuksm nuksm-%,$(KERNEL))
 IN_MACHINE := $(PYTHON) -m nuksmlab run $(KERNEL_OPTION)
 OF_KERNEL := $(addprefix -,$(notdir $(KERNEL)))
 OF_VERSION := $(if $(filter-out 6.12,$(VERSION)),-$(VERSION))
+SMP := $(if $(CPUS),-smp)
 ON_ENGINE := $(PYTHON) -m nuksmlab run --kernel nuksm$(OF_VERSION)
 TESTS := $(PYTHON) -m pytest -v -c lab/pyproject.toml -p no:cacheprovider
 GUEST_TESTS := $(TESTS) lab/guest_tests
@@ -124,7 +125,7 @@ cost: setup build ## measure a pass over 1 GiB of merged pages, serving 64 tenan
 	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/cost-readers -- $(ENGINE_TESTS) -m cost -s
 
 bench: setup build ## measure the engine's index against stock's; QUICK=1 for two minutes; VERSION=7.3 CPUS=2
-	kernel=$$(kernel/build.sh um $(VERSION)) && stock=$$(kernel/build.sh um-stock $(VERSION)) && \
+	kernel=$$(kernel/build.sh um$(SMP) $(VERSION)) && stock=$$(kernel/build.sh um$(SMP)-stock $(VERSION)) && \
 	$(PYTHON) -m nuksmlab.bench index --kernel "$$kernel" --stock "$$stock" $(if $(QUICK),--quick) \
 		--name index$(OF_VERSION)$(if $(CPUS),-$(CPUS)cpus) $(if $(CPUS),--cpus $(CPUS))
 

@@ -6,10 +6,11 @@
 # built once from the same source, hooks, overlay, configuration and compiler
 # is taken from the cache.
 #
-# usage: kernel/build.sh um|um-stock|lab|debug|kcsan|deb|source [VERSION]
+# usage: kernel/build.sh um|um-stock|um-smp|um-smp-stock|lab|debug|kcsan|deb|source [VERSION]
 #
 #   um        a User-Mode Linux kernel
 #   um-stock  the same without fixes, hooks and overlay, to compare with
+#   um-smp, um-smp-stock  these for several CPUs, which newer versions can have
 #   lab       a kernel for the lab's machines
 #   debug     the same, checking itself at every step; slow
 #   kcsan     the same, looking for data races; slow
@@ -20,7 +21,7 @@
 # VERSION is a folder of kernel/base; 6.12 by default.
 set -euo pipefail
 
-usage='usage: kernel/build.sh um|um-stock|lab|debug|kcsan|deb|source [VERSION]'
+usage='usage: kernel/build.sh um|um-stock|um-smp|um-smp-stock|lab|debug|kcsan|deb|source [VERSION]'
 config=${1:?$usage} linux=${2:-6.12}
 kernel=$(cd "$(dirname "$0")" && pwd)
 base=$kernel/base/$linux
@@ -43,6 +44,8 @@ arch=x86_64 target=bzImage image=arch/x86/boot/bzImage running=/dev/null
 case $config in
 um) parts=(um um-engine) arch=um target=linux image=linux ;;
 um-stock) parts=(um) arch=um target=linux image=linux ;;
+um-smp) parts=(um um-engine um-smp) arch=um target=linux image=linux ;;
+um-smp-stock) parts=(um um-smp) arch=um target=linux image=linux ;;
 lab) parts=(lab) ;;
 debug) parts=(lab debug) ;;
 kcsan) parts=(lab kcsan) ;;
@@ -96,12 +99,12 @@ check_pin() { # DIRECTORY
 lay_out() { # SOURCE TREE: copies by hard links; patch and rm break these
 	local patches=() patch
 	[ "$arch" != um ] || [ ! -e "$base/um.patch" ] || patches+=("$base/um.patch")
-	[ "$config" = um-stock ] || patches+=("$fixes"/*.patch "$hooks"/*.patch)
+	[[ $config = um*-stock ]] || patches+=("$fixes"/*.patch "$hooks"/*.patch)
 	cp -al "$1" "$2"
 	for patch in "${patches[@]}"; do
 		patch -s -p1 -d "$2" <"$patch" >&2
 	done
-	[ "$config" = um-stock ] || cp -r "$kernel"/files/. "$2"
+	[[ $config = um*-stock ]] || cp -r "$kernel"/files/. "$2"
 }
 
 # Kconfig drops what lacks a dependency, and says nothing.
