@@ -20,17 +20,19 @@ options=(-qq -o APT::Sandbox::User=root)
 # shellcheck disable=SC2016 # apt's own names
 mirror() { # that this machine's own packages come from
 	apt-get indextargets --format '$(ORIGIN) $(REPO_URI) $(SUITE)' 'Created-By: Packages' 2>/dev/null |
-		awk '$1 == "Debian" && $3 !~ /security/ { print $2; exit }'
+		awk '$1 == "Debian" && $3 !~ /security/ && !uri { uri = $2 } END { print uri }'
 }
 
 lists_of_their_own() {
-	local lists name
+	local lists name uri
 	name=$(cat "$suite")
 	lists=$cache/apt/$name
 	mkdir -p "$lists/lists/partial" "$lists/archives/partial"
-	[ -s "$lists/sources.list" ] ||
+	if [ ! -s "$lists/sources.list" ]; then
+		uri=$(mirror || true)
 		echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" \
-			"$(mirror | grep . || echo http://deb.debian.org/debian) $name main" >"$lists/sources.list"
+			"${uri:-http://deb.debian.org/debian} $name main" >"$lists/sources.list"
+	fi
 	options+=(
 		-o Dir::Etc::sourcelist="$lists/sources.list" -o Dir::Etc::sourceparts=-
 		-o Dir::State::lists="$lists/lists" -o Dir::Cache="$lists"

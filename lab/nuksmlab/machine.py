@@ -46,8 +46,8 @@ OURS = re.compile(
     r"|\brun_store|(sleep_millisecs|pages_\w+|max_page_sharing|full_scans"
     r"|merge_across_nodes|use_zero_pages|smart_scan|general_profit)_(show|store)"
 )
-# Stock's, and harmless: counters of a process, which ksmd changes, are shown.
-ACCEPTED = re.compile(r"\b(proc_pid_ksm_stat|ksm_process_profit)\b")
+# Stock's, and harmless: counters of a process, which KSM changes, are shown.
+ACCEPTED = re.compile(r"^(?!.*nuksm).*\b(proc_pid_ksm_stat|ksm_process_profit)\b")
 
 
 class MachineError(Exception):

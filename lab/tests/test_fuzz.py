@@ -92,6 +92,7 @@ RACE = "BUG: KCSAN: data-race in {}"
         ("nuksm_heat+0x10/0x20", True),
         ("nuksm_show_process / stable_tree_append", True),
         ("proc_pid_ksm_stat / stable_tree_append", False),
+        ("nuksm_visit / proc_pid_ksm_stat", True),
         ("__mod_lruvec_state / shrink_folio_list", False),
         ("task_tick_fair / update_curr", False),
     ],
