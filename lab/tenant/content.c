@@ -25,6 +25,11 @@ uint64_t content_name_key(const char *name, uint64_t seed)
 	return key;
 }
 
+uint64_t content_random(uint64_t seed, uint64_t stream, uint64_t index)
+{
+	return mix(mix(mix(seed + 1) + stream) + index);
+}
+
 static bool one_key_for_all(enum page_class class)
 {
 	return class == CLASS_ALIKE || class == CLASS_SAME;

@@ -63,6 +63,8 @@ struct identity {
 	uint64_t name_key;
 };
 
+/* A number that follows from these three, and looks like chance. */
+uint64_t content_random(uint64_t seed, uint64_t stream, uint64_t index);
 uint64_t content_name_key(const char *name, uint64_t seed);
 void content_fill(const struct identity *id, const struct pages *pages,
 		  size_t index);

@@ -108,6 +108,33 @@ size_t memory_touch(struct memory *memory)
 	return seen;
 }
 
+/* Returns how many pages were used. */
+size_t memory_use(struct memory *memory, const struct use *use)
+{
+	size_t used = 0;
+
+	for (int class = 0; class < CLASS_COUNT; class++) {
+		const struct pages *pages = &memory->class[class];
+
+		for (size_t index = 0; index < pages->count; index++) {
+			volatile unsigned char *byte =
+				pages->base + index * PAGE_BYTES;
+
+			if (content_random(use->seed, class, index) % 100 >=
+			    use->percent)
+				continue;
+			memory_lock();
+			if (use->write)
+				*byte = *byte;
+			else
+				(void)*byte;
+			memory_unlock();
+			used++;
+		}
+	}
+	return used;
+}
+
 /* The caller holds the lock. */
 static void rewrite(struct memory *memory, struct pages *pages, size_t index,
 		    uint32_t generation)

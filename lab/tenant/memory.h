@@ -18,9 +18,22 @@ struct memory {
 	struct pages class[CLASS_COUNT];
 };
 
+/**
+ * struct use - which pages are used, and how
+ * @percent: so many of all, chosen at random
+ * @seed: of that choice
+ * @write: what is there is written once more, not read
+ */
+struct use {
+	unsigned int percent;
+	uint64_t seed;
+	bool write;
+};
+
 int memory_map(struct memory *memory, bool mergeable);
 size_t memory_verify(struct memory *memory, size_t *bad);
 size_t memory_touch(struct memory *memory);
+size_t memory_use(struct memory *memory, const struct use *use);
 size_t memory_write(struct memory *memory, size_t wanted);
 size_t memory_restore(struct memory *memory);
 bool memory_again(struct memory *memory, size_t index);

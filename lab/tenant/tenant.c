@@ -284,6 +284,21 @@ static void do_touch(struct memory *memory)
 		       ended.tv_nsec - began.tv_nsec);
 }
 
+/* As `use write 10 3`: a tenth of the pages, chosen by the seed 3. */
+static void do_use(struct memory *memory, const char *kind)
+{
+	const char *percent = strtok(NULL, " \n"), *seed = strtok(NULL, " \n");
+	struct use use = { .write = !strcmp(kind, "write") };
+
+	if (!seed || (!use.write && strcmp(kind, "read"))) {
+		answer("error use: wants read or write, percent and seed");
+		return;
+	}
+	use.percent = strtoul(percent, NULL, 10);
+	use.seed = strtoul(seed, NULL, 10);
+	answer("ok pages=%zu", memory_use(memory, &use));
+}
+
 /*
  * Puts the first equal pages themselves, not copies, into a pipe, as many as it
  * takes: they then outlive this process, until somebody reads or closes it.
@@ -354,6 +369,8 @@ static bool obey(struct memory *memory, char *line)
 		answer("ok pages=%zu bad=%zu", pages, bad);
 	} else if (!strcmp(command, "touch")) {
 		do_touch(memory);
+	} else if (!strcmp(command, "use")) {
+		do_use(memory, argument);
 	} else if (!strcmp(command, "write")) {
 		do_write(memory, argument);
 	} else if (!strcmp(command, "again")) {

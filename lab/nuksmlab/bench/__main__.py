@@ -2,6 +2,7 @@
 """The benchmark, from the host: boots, collects, makes the table and the picture.
 
 index:   four indexes in one boot, and the same kernel without the engine
+steady:  scanning what was scanned before, and tenants that come, in one boot
 trees:   how many trees are best when checksums decide
 report:  table and picture again, from what was measured
 """
@@ -15,13 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nuksmlab import guard, machine, paths, uml
-from nuksmlab.bench import figures, host, plan, records, report
+from nuksmlab.bench import figures, host, plan, records, report, steady
 from nuksmlab.bench.meter import Meter
 from nuksmlab.bench.records import Result, Run
 
 # Two copies of 2048 MiB, what the kernel keeps about their pages, and the rest.
 # The same for each size, because it decides how many trees there are.
 GUEST_MIB = 5120
+# Four tenants of 128 MiB.
+SCANS_GUEST_MIB = 1024
 BOOT_SECONDS = 7200.0
 
 
@@ -48,27 +51,34 @@ def parse_arguments() -> argparse.Namespace:
     index.add_argument(
         "--name", default="index", help="under which build/bench has the results"
     )
+    scans = commands.add_parser("steady")
+    scans.add_argument("--quick", action="store_true", help="64 MiB, once")
     trees = commands.add_parser("trees")
-    for experiment in (index, trees):
+    for experiment in (index, scans, trees):
         experiment.add_argument("--kernel", type=Path, required=True)
     again = commands.add_parser("report")
     again.add_argument("experiment", help="index, trees or another --name")
     return parser.parse_args()
 
 
-def measure(boot: Boot, output: Path, runs: Sequence[Run], cpus: int) -> list[Result]:
+def run_guest(
+    module: str, guest: uml.Guest, output: Path, runs: Sequence[object]
+) -> Meter:
+    """Has a guest make `runs` into samples.jsonl; returns its CPU time by moment."""
     output.mkdir(parents=True)
     (output / "plan.json").write_text(json.dumps(runs))
     print(f"\n{output.relative_to(paths.REPOSITORY)}: {len(runs)} runs", flush=True)
-    with Meter(boot.kernel, output) as meter:
-        status = uml.boot(
-            uml.Guest(boot.kernel, GUEST_MIB, cpus),
-            [sys.executable, "-m", "nuksmlab.bench.guest"],
-            output,
-            BOOT_SECONDS,
-        )
+    with Meter(guest.kernel, output) as meter:
+        command = [sys.executable, "-m", f"nuksmlab.bench.{module}"]
+        status = uml.boot(guest, command, output, BOOT_SECONDS)
     if status != 0:
         raise machine.MachineError(f"the benchmark ended with status {status}")
+    return meter
+
+
+def measure(boot: Boot, output: Path, runs: Sequence[Run], cpus: int) -> list[Result]:
+    guest = uml.Guest(boot.kernel, GUEST_MIB, cpus)
+    meter = run_guest("guest", guest, output, runs)
     return [
         records.result(sample, meter.seconds)
         for sample in records.read_samples(output / "samples.jsonl")
@@ -98,10 +108,41 @@ def experiment(
     return 1 if wrong else 0
 
 
+def scans(kernel: Path, extent: steady.Extent) -> int:
+    """steady.json and arrival.json, their tables, and whether the goals are reached."""
+    host.check_room(SCANS_GUEST_MIB)
+    raw = report.OUTPUT / "steady"
+    shutil.rmtree(raw, ignore_errors=True)
+    raw.mkdir(parents=True)
+    report.write_host("steady", host.describe())
+    measured: list[steady.Steady] = []
+    arrivals: list[steady.Arrival] = []
+    with host.many_mappings():
+        for repetition in range(extent.repetitions):
+            output = raw / str(repetition)
+            guest = uml.Guest(kernel, SCANS_GUEST_MIB)
+            runs = steady.runs(extent, repetition)
+            meter = run_guest("steady_guest", guest, output, runs)
+            for line in (output / "samples.jsonl").read_text().splitlines():
+                sample = json.loads(line)
+                if sample["run"]["experiment"] == "steady":
+                    measured.append(steady.steady_result(sample, meter.seconds))
+                else:
+                    arrivals.append(steady.arrival_result(sample, meter.seconds))
+            report.write_results("steady", measured)
+            report.write_results("arrival", arrivals)
+    text = report.make_steady()
+    print(f"\n{text}")
+    return 0
+
+
 def carry_out(arguments: argparse.Namespace) -> int:
     if arguments.command == "report":
-        print(report.make(arguments.experiment))
+        steady_too = arguments.experiment == "steady"
+        print(report.make_steady() if steady_too else report.make(arguments.experiment))
         return 0
+    if arguments.command == "steady":
+        return scans(arguments.kernel, steady.QUICK if arguments.quick else steady.FULL)
     if arguments.command == "trees":
         boots = [Boot("nuksm", arguments.kernel, plan.FORESTS)]
         return experiment("trees", plan.TREES, boots)

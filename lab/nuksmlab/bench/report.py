@@ -9,14 +9,15 @@ NAME.png        the picture
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from nuksmlab import paths
-from nuksmlab.bench import figures, picture, table
+from nuksmlab.bench import figures, picture, steady, table
 from nuksmlab.bench.figures import Figures
 from nuksmlab.bench.host import Host
 from nuksmlab.bench.records import Result
+from nuksmlab.bench.steady import Arrival, Steady
 
 OUTPUT = paths.BUILD / "bench"
 
@@ -25,7 +26,7 @@ def write_host(name: str, host: Host) -> None:
     (OUTPUT / f"{name}.host.json").write_text(json.dumps(host, indent=1) + "\n")
 
 
-def write_results(name: str, results: Sequence[Result]) -> None:
+def write_results(name: str, results: Sequence[Mapping[str, object]]) -> None:
     (OUTPUT / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
@@ -38,4 +39,14 @@ def make(name: str) -> str:
     text = table.render(measured, host, goals)
     (OUTPUT / f"{name}.md").write_text(text)
     picture.draw(measured, OUTPUT / f"{name}.png")
+    return text
+
+
+def make_steady() -> str:
+    """Writes the tables of steady.json and arrival.json, and returns them."""
+    measured = cast(list[Steady], json.loads((OUTPUT / "steady.json").read_text()))
+    arrivals = cast(list[Arrival], json.loads((OUTPUT / "arrival.json").read_text()))
+    host = cast(Host, json.loads((OUTPUT / "steady.host.json").read_text()))
+    text = steady.render(measured, arrivals, host)
+    (OUTPUT / "steady.md").write_text(text)
     return text

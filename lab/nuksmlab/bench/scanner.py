@@ -14,7 +14,7 @@ COUNTERS = (
     *("pages_shared", "pages_sharing", "pages_unshared", "pages_volatile"),
     *("stable_node_chains", "stable_node_dups"),
     *("checksum_compares", "content_compares", "compared_bytes"),
-    *("collisions", "replaced"),
+    *("collisions", "replaced", "summed"),
 )
 
 # ksmd ends a round when it has scanned so many pages, or all there are; then it

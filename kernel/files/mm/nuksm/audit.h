@@ -20,6 +20,7 @@ struct nuksm_audit {
 	long dups;
 	long items;
 	long unshared;
+	long filed;
 	long differences;
 };
 
@@ -79,6 +80,27 @@ static void nuksm_audit_trees(struct seq_file *m, struct nuksm_audit *audit)
 	}
 	list_for_each_entry(stable_node, &migrate_nodes, list)
 		nuksm_audit_node(m, audit, stable_node);
+}
+
+/* Is what lies in the unstable trees there because it was filed there? */
+static void nuksm_audit_unstable(struct seq_file *m, struct nuksm_audit *audit)
+{
+	const struct ksm_rmap_item *rmap_item;
+	struct rb_node *node;
+	unsigned int tree;
+
+	for (tree = 0; tree < nuksm_nr_roots(ksm_nr_node_ids); tree++) {
+		cond_resched();
+		for (node = rb_first(root_unstable_tree + tree); node;
+		     node = rb_next(node)) {
+			rmap_item = rb_entry(node, struct ksm_rmap_item, node);
+			nuksm_compare_counts(m, audit, "tree of an item", tree,
+					     nuksm_root(NUMA(rmap_item->nid),
+							rmap_item->oldchecksum),
+					     tree);
+			audit->filed++;
+		}
+	}
 }
 
 static void nuksm_audit_process(struct seq_file *m, struct nuksm_audit *audit,
@@ -146,6 +168,9 @@ static void nuksm_audit_sums(struct seq_file *m, struct nuksm_audit *audit)
 			     sharing);
 	nuksm_compare_counts(m, audit, "pages_unshared", 0, ksm_pages_unshared,
 			     audit->unshared);
+	if (nuksm_by_checksum())
+		nuksm_compare_counts(m, audit, "unstable trees", 0,
+				     audit->filed, audit->unshared);
 	nuksm_compare_counts(m, audit, "rmap_items", 0, ksm_rmap_items,
 			     audit->items);
 	nuksm_compare_counts(m, audit, "stable_node_chains", 0,
@@ -169,6 +194,8 @@ static int nuksm_audit_show(struct seq_file *m, void *unused)
 	mutex_lock(&ksm_thread_mutex);
 	wait_while_offlining();
 	nuksm_audit_trees(m, audit);
+	if (nuksm_by_checksum())
+		nuksm_audit_unstable(m, audit);
 	nuksm_audit_processes(m, audit);
 	nuksm_audit_sums(m, audit);
 	mutex_unlock(&ksm_thread_mutex);

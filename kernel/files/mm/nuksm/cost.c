@@ -128,6 +128,7 @@ static NUKSM_COUNTER(content_compares, nuksm_stats.content_compares);
 static NUKSM_COUNTER(compared_bytes, nuksm_stats.compared_bytes);
 static NUKSM_COUNTER(collisions, nuksm_stats.collisions);
 static NUKSM_COUNTER(replaced, nuksm_stats.replaced);
+static NUKSM_COUNTER(summed, nuksm_stats.summed);
 static NUKSM_COUNTER(last_scan_ms, nuksm_stats.last_scan_ms);
 static NUKSM_COUNTER(last_scan_cpu_ms, nuksm_stats.last_scan_cpu_ms);
 
@@ -137,6 +138,7 @@ static struct attribute *cost_attrs[] = {
 	&compared_bytes_counter.attr.attr,
 	&collisions_counter.attr.attr,
 	&replaced_counter.attr.attr,
+	&summed_counter.attr.attr,
 	&last_scan_ms_counter.attr.attr,
 	&last_scan_cpu_ms_counter.attr.attr,
 	NULL,

@@ -10,6 +10,24 @@
 #ifndef _MM_NUKSM_COUNTS_H
 #define _MM_NUKSM_COUNTS_H
 
+#ifdef CONFIG_NUKSM
+
+/* Pages of the stable trees that have lost their last sharer since these were pruned. */
+static unsigned long nuksm_orphans;
+
+static void nuksm_count_orphan(const struct ksm_stable_node *stable_node)
+{
+	nuksm_orphans += hlist_empty(&stable_node->hlist);
+}
+
+#else
+
+static inline void nuksm_count_orphan(const struct ksm_stable_node *stable_node)
+{
+}
+
+#endif /* CONFIG_NUKSM */
+
 #ifdef CONFIG_NUKSM_PLACEMENT
 
 static void nuksm_count_sharer(const struct ksm_rmap_item *rmap_item, int nid,
@@ -23,10 +41,15 @@ static void nuksm_count_sharer(const struct ksm_rmap_item *rmap_item, int nid,
 		atomic_long_add(n, &rmap_item->mm->nuksm.local);
 }
 
-/* @rmap_item was added to those who share @stable_node's page. */
-static void nuksm_joined(const struct ksm_rmap_item *rmap_item,
+/*
+ * @rmap_item was added to those who share @stable_node's page. If its own was merged
+ * at first sight, nobody knows yet whether it is used.
+ */
+static void nuksm_joined(struct ksm_rmap_item *rmap_item,
 			 const struct ksm_stable_node *stable_node)
 {
+	if (nuksm_is_first_sight())
+		rmap_item->left = true;
 	nuksm_count_sharer(rmap_item, pfn_to_nid(stable_node->kpfn),
 			   !rmap_item->hlist.next, 1);
 }
@@ -180,7 +203,7 @@ static void nuksm_moved(struct ksm_stable_node *stable_node, unsigned long kpfn)
 
 #else /* !CONFIG_NUKSM_PLACEMENT */
 
-static inline void nuksm_joined(const struct ksm_rmap_item *rmap_item,
+static inline void nuksm_joined(struct ksm_rmap_item *rmap_item,
 				const struct ksm_stable_node *stable_node)
 {
 }

@@ -31,6 +31,8 @@ struct nuksm_index nuksm_index = {
 
 u64 nuksm_seed;
 
+bool nuksm_read_all;
+
 /**
  * nuksm_trees_wanted - how many trees of each kind there should be
  * @kib_per_tree: KiB of memory per tree; 0 for one tree, whatever the memory
@@ -131,9 +133,11 @@ DEFINE_DEBUGFS_ATTRIBUTE(checksum_bits_fops, checksum_bits_get,
 
 static int __init nuksm_debugfs_init(void)
 {
-	debugfs_create_file("checksum_bits", 0600,
-			    debugfs_create_dir("nuksm", NULL), NULL,
+	struct dentry *dir = debugfs_create_dir("nuksm", NULL);
+
+	debugfs_create_file("checksum_bits", 0600, dir, NULL,
 			    &checksum_bits_fops);
+	debugfs_create_bool("read_all", 0600, dir, &nuksm_read_all);
 	return 0;
 }
 late_initcall(nuksm_debugfs_init);

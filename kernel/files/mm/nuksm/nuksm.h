@@ -59,6 +59,7 @@ enum nuksm_setting {
  * @compared_bytes: that these looked at, of each page
  * @collisions: pages of equal checksum that differed
  * @replaced: pages gone or rewritten, that were taken out of the unstable tree
+ * @summed: pages read to make their checksums
  * @last_scan_ms: duration of the last full scan
  * @last_scan_cpu_ms: CPU time that ksmd took for it
  */
@@ -68,12 +69,16 @@ struct nuksm_stats {
 	unsigned long compared_bytes;
 	unsigned long collisions;
 	unsigned long replaced;
+	unsigned long summed;
 	unsigned long last_scan_ms;
 	unsigned long last_scan_cpu_ms;
 };
 
 extern struct nuksm_index nuksm_index;
 extern struct nuksm_stats nuksm_stats;
+
+/* For tests and comparison: read every page in every scan, whether written to or not. */
+extern bool nuksm_read_all;
 
 /* Chosen at random when KSM is first started, so that nobody foresees checksums. */
 extern u64 nuksm_seed;
@@ -117,6 +122,15 @@ static inline int nuksm_compare(u32 here, u32 there)
 		return 0;
 	nuksm_count(&nuksm_stats.checksum_compares, 1);
 	return here < there ? -1 : 1;
+}
+
+/*
+ * Where checksums decide, what is filed in an unstable tree stays from scan to scan;
+ * elsewhere an item is there if it was filed @age scans ago, and that is 0.
+ */
+static inline unsigned char nuksm_unstable_age(unsigned char age)
+{
+	return nuksm_index.by_checksum ? 0 : age;
 }
 
 /* The part of a checksum that is used. */
@@ -182,6 +196,11 @@ static inline int nuksm_compare(u32 here, u32 there)
 	return 0;
 }
 
+static inline unsigned char nuksm_unstable_age(unsigned char age)
+{
+	return age;
+}
+
 static inline u32 nuksm_narrow(u32 checksum)
 {
 	return checksum;
@@ -239,7 +258,7 @@ struct nuksm_node_count {
 };
 
 /* Bits of the number of a node in struct ksm_rmap_item. */
-#define NUKSM_HOME_BITS	12
+#define NUKSM_HOME_BITS	10
 
 /*
  * Bits of a scan's number in struct ksm_stable_node, of moves within it, and of the
@@ -269,8 +288,14 @@ void nuksm_prefer_node(int nid);
 
 #else /* !CONFIG_NUKSM_PLACEMENT */
 
+#ifdef CONFIG_NUKSM
+/* One byte of eight: S390 needs more than 48 bits. */
+#define NUKSM_ITEM_ALIGN	1
+#define NUKSM_INDEX_BITS	MIN(56, BITS_PER_LONG)
+#else
 #define NUKSM_ITEM_ALIGN	sizeof(long)
 #define NUKSM_INDEX_BITS	BITS_PER_LONG
+#endif
 
 static inline void nuksm_draw_secret(void)
 {

@@ -10,22 +10,35 @@
 
 #ifdef CONFIG_NUKSM_PLACEMENT
 
-/* What ksmd looks at has left a merged page before, and its use is known again. */
+/* What ksmd looks at has left a merged page before, or is new, and its use is known now. */
 static bool nuksm_is_back;
 
 /*
- * ksmd has found @folio behind @rmap_item: remember what placement asks for.
+ * Remembers how hot @folio is behind @rmap_item.
  *
  * A page that is new here was touched by whoever wrote it; one that was written
  * to, and so left a merged page, by whoever wants it to look used. Neither is a
  * use of the merged page: who rewrites such pages again and again would else
  * have them to himself.
  */
-static void nuksm_visit(struct ksm_rmap_item *rmap_item, struct folio *folio,
-			struct vm_area_struct *vma, bool touched)
+static void nuksm_note_use(struct ksm_rmap_item *rmap_item, struct folio *folio,
+			   bool touched)
 {
 	bool young = folio_test_young(folio) && !rmap_item->gave;
 
+	if (!nuksm_places())
+		return;
+	if (rmap_item->left || (touched && rmap_item->heat == NUKSM_UNSEEN))
+		rmap_item->heat = NUKSM_COLD;
+	else
+		rmap_item->heat = nuksm_heat(folio, touched, young);
+	rmap_item->gave = folio_test_young(folio) && (touched || rmap_item->gave);
+}
+
+/* ksmd has found @folio behind @rmap_item: remember what placement asks for. */
+static void nuksm_visit(struct ksm_rmap_item *rmap_item, struct folio *folio,
+			struct vm_area_struct *vma, bool touched)
+{
 	BUILD_BUG_ON(BIT(NUKSM_HOME_BITS) < MAX_NUMNODES);
 	/* There is one for each page that is scanned */
 	BUILD_BUG_ON(IS_ENABLED(CONFIG_64BIT) && sizeof(*rmap_item) > 64);
@@ -39,13 +52,15 @@ static void nuksm_visit(struct ksm_rmap_item *rmap_item, struct folio *folio,
 		rmap_item->left = false;
 	else
 		rmap_item->home = folio_nid(folio);
-	if (!nuksm_places())
-		return;
-	if (rmap_item->left || (touched && rmap_item->heat == NUKSM_UNSEEN))
-		rmap_item->heat = NUKSM_COLD;
-	else
-		rmap_item->heat = nuksm_heat(folio, touched, young);
-	rmap_item->gave = folio_test_young(folio) && (touched || rmap_item->gave);
+	nuksm_note_use(rmap_item, folio, touched);
+}
+
+/* Is there nothing to remember and nothing to ask about the merged page? */
+static bool nuksm_stays(const struct ksm_rmap_item *rmap_item,
+			struct vm_area_struct *vma)
+{
+	return !rmap_item->left && nuksm_is_found(rmap_item, vma) &&
+	       !(nuksm_places() && READ_ONCE(rmap_item->head->again));
 }
 
 /* Its content is another one now: it has nothing to do with the page it left. */
@@ -493,6 +508,17 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 }
 
 #else /* !CONFIG_NUKSM_PLACEMENT */
+
+static inline void nuksm_note_use(struct ksm_rmap_item *rmap_item,
+				  struct folio *folio, bool touched)
+{
+}
+
+static inline bool nuksm_stays(const struct ksm_rmap_item *rmap_item,
+			       struct vm_area_struct *vma)
+{
+	return true;
+}
 
 static inline void nuksm_visit(struct ksm_rmap_item *rmap_item,
 			       struct folio *folio, struct vm_area_struct *vma,

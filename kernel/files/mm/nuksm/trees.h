@@ -55,12 +55,17 @@ static unsigned int nuksm_next_used(unsigned int base, unsigned int tree)
 	return nr;
 }
 
-/* For the loops of mm/ksm.c over unstable trees, each of which it empties. */
+/*
+ * For the loops of mm/ksm.c over unstable trees, each of which it empties. In the
+ * order of checksums they stay as they are from scan to scan.
+ */
 static unsigned int nuksm_next_unstable(unsigned int tree)
 {
 	unsigned int base = root_unstable_tree - root_stable_tree;
 	unsigned int next;
 
+	if (nuksm_by_checksum())
+		return nuksm_nr_roots(ksm_nr_node_ids);
 	if (!nuksm_used_roots)
 		return tree;
 	next = nuksm_next_used(base, tree);
@@ -69,18 +74,24 @@ static unsigned int nuksm_next_unstable(unsigned int tree)
 	return next;
 }
 
+/* The trees are pruned when one in so many of their pages may be gone. */
+#define NUKSM_ORPHANS	16
+
 /*
  * Drops stable nodes whose pages are gone. In the order of contents each walk
  * looks at the pages it passes and so notices; in the order of checksums it
- * does not, and the trees would only grow. Once per full scan is enough: a
- * dead node costs its memory and an integer comparison.
+ * does not, and the trees would only grow. A page that is gone while it has sharers
+ * is noticed when ksmd comes by one of them; the others are looked for here, when
+ * it is worth it: a dead node costs its memory and an integer comparison.
  */
 static void nuksm_prune_stable_trees(void)
 {
 	unsigned int tree;
 
-	if (!nuksm_by_checksum())
+	if (!nuksm_by_checksum() ||
+	    nuksm_orphans <= ksm_pages_shared / NUKSM_ORPHANS)
 		return;
+	nuksm_orphans = 0;
 
 	for (tree = nuksm_next_used(0, 0); tree < nuksm_nr_roots(ksm_nr_node_ids);
 	     tree = nuksm_next_used(0, tree + 1)) {
@@ -95,8 +106,10 @@ static void nuksm_prune_stable_trees(void)
 			next = rb_next(node);
 			stable_node = rb_entry(node, struct ksm_stable_node, node);
 			folio = chain_prune(&dup, &stable_node, root);
-			if (folio)
+			if (folio) {
+				nuksm_count_orphan(dup);
 				folio_put(folio);
+			}
 			cond_resched();
 		}
 		if (nuksm_used_roots && RB_EMPTY_ROOT(root))

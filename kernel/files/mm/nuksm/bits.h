@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * nuKSM and the bits of page tables that processors set: which pages were accessed,
+ * and which were written to. ksmd takes them, and gives them back to others who ask.
+ *
+ * Included by mm/ksm.c, whose knobs are private to it. Unless it says otherwise,
+ * all of it runs under ksm_thread_mutex.
+ */
+#ifndef _MM_NUKSM_BITS_H
+#define _MM_NUKSM_BITS_H
+
+#ifdef CONFIG_NUKSM
+
+/* Is there anything to decide, and is it for nuKSM to decide it? */
+static bool nuksm_places(void)
+{
+#ifdef CONFIG_NUKSM_PLACEMENT
+	return READ_ONCE(nuksm_placement) != NUKSM_FIRST &&
+	       ksm_merge_across_nodes && nr_online_nodes > 1;
+#else
+	return false;
+#endif
+}
+
+/* Bits were cleared, and the TLB of the process that is being scanned does not know. */
+static bool nuksm_tlb_is_stale;
+
+/**
+ * enum nuksm_writes - what ksmd saw of a page that is not merged when it came by
+ * @NUKSM_NEW: it did not yet
+ * @NUKSM_UNWRITTEN: nobody had written to it
+ * @NUKSM_WRITTEN: somebody had, or may have
+ */
+enum nuksm_writes {
+	NUKSM_NEW,
+	NUKSM_UNWRITTEN,
+	NUKSM_WRITTEN,
+};
+
+/**
+ * struct nuksm_writing - was the page which is being visited written to?
+ * @now: enum nuksm_writes
+ * @before: what it was at the visit before
+ * @block: address of the last huge page, or 1
+ * @block_written: what its bit said before it was cleared
+ */
+struct nuksm_writing {
+	u8 now;
+	u8 before;
+	bool block_written;
+	unsigned long block;
+};
+
+static struct nuksm_writing nuksm_writing = { .block = 1 };
+
+/* Contents decide where a page is filed with the other index: all are read there. */
+static bool nuksm_tracks_writes(void)
+{
+	return nuksm_by_checksum() && !READ_ONCE(nuksm_read_all);
+}
+
+/*
+ * Is this the first visit, and may the page have been written to just now? It is
+ * merged with one that is filed already, but filed only when it was seen again.
+ */
+static bool nuksm_is_first_sight(void)
+{
+	return nuksm_tracks_writes() && nuksm_writing.before == NUKSM_NEW &&
+	       nuksm_writing.now == NUKSM_WRITTEN;
+}
+
+/* May it be written to without a page table's saying so? */
+static bool nuksm_is_open(struct folio *folio)
+{
+	if (folio_test_swapcache(folio))
+		return true;
+	if (folio_test_large(folio))
+		return folio_maybe_dma_pinned(folio);
+	return folio_ref_count(folio) != folio_mapcount(folio);
+}
+
+/*
+ * What guests write does not show in the page table of their process: what they use
+ * may have been written to. @touched is what nuksm_test_touched() said, and that asks
+ * them, if it asks at all.
+ */
+static bool nuksm_test_guests(struct vm_area_struct *vma, unsigned long start,
+			      unsigned long end, bool touched)
+{
+	if (!mm_has_notifiers(vma->vm_mm))
+		return false;
+	return nuksm_places() ? touched :
+				nuksm_clear_guests_young(vma->vm_mm, start, end);
+}
+
+/*
+ * Did anybody write to the page since ksmd came by the last time? Leaves the bit
+ * with the page, where reclaim looks for it, too, and the TLB to nuksm_leave_mm().
+ *
+ * Context: the lock of the page table is held.
+ */
+static void nuksm_test_written(struct vm_area_struct *vma, unsigned long addr,
+			       pte_t *ptep, struct folio *folio, bool touched)
+{
+	pte_t pte = ptep_get(ptep);
+	bool written;
+
+	nuksm_writing.now = NUKSM_UNWRITTEN;
+	if (folio_test_ksm(folio))
+		return;
+	nuksm_writing.now = NUKSM_WRITTEN;
+	if (!nuksm_tracks_writes())
+		return;
+
+	written = pte_dirty(pte);
+	if (written) {
+		pte = ptep_modify_prot_start(vma, addr, ptep);
+		ptep_modify_prot_commit(vma, addr, ptep, pte, pte_mkclean(pte));
+		folio_mark_dirty(folio);
+		nuksm_tlb_is_stale = true;
+	}
+	written |= nuksm_test_guests(vma, addr, addr + PAGE_SIZE, touched);
+	if (!written && !nuksm_is_open(folio))
+		nuksm_writing.now = NUKSM_UNWRITTEN;
+}
+
+/* The same for a huge page, which has one bit for all its pages. */
+static void nuksm_test_written_huge(struct vm_area_struct *vma,
+				    unsigned long addr, pmd_t *pmdp,
+				    struct folio *folio, bool touched)
+{
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+	unsigned long block = addr & PMD_MASK;
+
+	nuksm_writing.now = NUKSM_WRITTEN;
+	if (!nuksm_tracks_writes())
+		return;
+
+	if (nuksm_writing.block != block) {
+		pmd_t pmd = pmdp_get(pmdp);
+
+		nuksm_writing.block = block;
+		nuksm_writing.block_written = pmd_dirty(pmd);
+		if (pmd_dirty(pmd)) {
+			pmd = pmdp_invalidate(vma, block, pmdp);
+			set_pmd_at(vma->vm_mm, block, pmdp, pmd_mkclean(pmd));
+			folio_mark_dirty(folio);
+		}
+		nuksm_writing.block_written |=
+			nuksm_test_guests(vma, block, block + PMD_SIZE, touched);
+	}
+	if (!nuksm_writing.block_written && !nuksm_is_open(folio))
+		nuksm_writing.now = NUKSM_UNWRITTEN;
+#endif
+}
+
+#else
+
+static inline bool nuksm_is_first_sight(void)
+{
+	return false;
+}
+
+#endif /* CONFIG_NUKSM */
+
+#ifdef CONFIG_NUKSM_PLACEMENT
+
+/**
+ * struct nuksm_look - what ksmd saw of a process in the scan that is going on
+ * @young: that of the page which is being visited was
+ * @block: address of the last block of pages that share an accessed bit, or 1
+ * @touched: what that bit said before it was cleared
+ */
+struct nuksm_look {
+	bool young;
+	unsigned long block;
+	bool touched;
+};
+
+static struct nuksm_look nuksm_look = { .block = 1 };
+
+static void nuksm_take_young(struct folio *folio, bool young)
+{
+	if (young)
+		nuksm_was_used(folio);
+	nuksm_look.young = young;
+	nuksm_tlb_is_stale |= young;
+}
+
+/*
+ * One bit tells for a whole block of pages: the first of them to be visited in a
+ * scan clears it, and the others go by what that one saw.
+ */
+static bool nuksm_seen_before(unsigned long block)
+{
+	if (nuksm_look.block == block)
+		return true;
+	nuksm_look.block = block;
+	nuksm_look.touched = false;
+	return false;
+}
+
+/*
+ * Was the page used through this mapping since ksmd came by the last time?
+ * Clears the bit that tells, but leaves the TLB to nuksm_leave_mm().
+ *
+ * Context: the lock of the page table is held.
+ */
+static bool nuksm_test_touched(struct vm_area_struct *vma, unsigned long addr,
+			       pte_t *ptep, struct folio *folio)
+{
+	bool touched;
+
+	if (!nuksm_places())
+		return false;
+	touched = test_and_clear_young_ptes_notify(vma, addr, ptep, 1);
+	nuksm_take_young(folio, touched);
+#ifdef CONFIG_ARM64_CONTPTE
+	/* There, clearing one entry of a large folio may clear its neighbours. */
+	if (folio_test_large(folio)) {
+		nuksm_seen_before(ALIGN_DOWN(addr, CONT_PTE_SIZE));
+		nuksm_look.touched |= touched;
+		return nuksm_look.touched;
+	}
+#endif
+	return touched;
+}
+
+/* The same for a huge page, which has one bit for all its pages. */
+static bool nuksm_test_touched_huge(struct vm_area_struct *vma,
+				    unsigned long addr, pmd_t *pmdp,
+				    struct folio *folio)
+{
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+	unsigned long block = addr & PMD_MASK;
+
+	if (!nuksm_places())
+		return false;
+	nuksm_look.young = false;
+	if (!nuksm_seen_before(block)) {
+		nuksm_look.touched =
+			pmdp_test_and_clear_young_notify(vma, block, pmdp);
+		nuksm_take_young(folio, nuksm_look.touched);
+	}
+	return nuksm_look.touched;
+#else
+	return false;
+#endif
+}
+
+/*
+ * ksmd is done with the page for this scan. Not before, as what promotes a page
+ * holds it for a while, and a page that somebody holds is not merged.
+ */
+static void nuksm_visited(struct page *page)
+{
+	struct folio *folio = page_folio(page);
+
+	if (nuksm_look.young && folio_mapped(folio))
+		nuksm_promote(folio);
+	nuksm_look.young = false;
+}
+
+/*
+ * A new page table entry is marked as accessed. One that merging made is not
+ * used yet, and would look hot at ksmd's next visit. All others shall see the
+ * page as they would without nuKSM.
+ */
+static pte_t nuksm_merged_pte(pte_t pte, struct folio *kfolio)
+{
+	if (!nuksm_places())
+		return pte;
+	nuksm_was_used(kfolio);
+	return pte_mkold(pte);
+}
+
+static void nuksm_forget_look(void)
+{
+	nuksm_look.block = 1;
+}
+
+#else /* !CONFIG_NUKSM_PLACEMENT */
+
+static inline bool nuksm_test_touched(struct vm_area_struct *vma,
+				      unsigned long addr, pte_t *ptep,
+				      struct folio *folio)
+{
+	return false;
+}
+
+static inline bool nuksm_test_touched_huge(struct vm_area_struct *vma,
+					   unsigned long addr, pmd_t *pmdp,
+					   struct folio *folio)
+{
+	return false;
+}
+
+static inline void nuksm_visited(struct page *page)
+{
+}
+
+static inline pte_t nuksm_merged_pte(pte_t pte, struct folio *kfolio)
+{
+	return pte;
+}
+
+static inline void nuksm_forget_look(void)
+{
+}
+
+#endif /* CONFIG_NUKSM_PLACEMENT */
+
+#ifdef CONFIG_NUKSM
+
+/*
+ * ksmd is done with @mm for this scan. While the TLB holds a translation, uses
+ * of the page do not set the bits anew, and a small working set stays in there
+ * from scan to scan: one flush for each process and scan makes them show.
+ */
+static void nuksm_leave_mm(struct mm_struct *mm)
+{
+	if (nuksm_tlb_is_stale)
+		flush_tlb_mm(mm);
+	nuksm_tlb_is_stale = false;
+	nuksm_writing.block = 1;
+	nuksm_forget_look();
+}
+
+#else
+
+static inline void nuksm_leave_mm(struct mm_struct *mm)
+{
+}
+
+#endif /* CONFIG_NUKSM */
+#endif /* _MM_NUKSM_BITS_H */

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * nuKSM and what is written: a page that nobody wrote to since it was summed up is
+ * not read again.
+ *
+ * The dirty bits of page tables tell. ksmd takes them as it comes by, and leaves
+ * them with the page, where reclaim looks for them, too. While the TLB holds a
+ * translation, writing does not set the bit anew: so a page is not read in the scan
+ * that finds it written to, but in the next one, after the TLB of its process was
+ * flushed. What is read then holds until the bit is set again.
+ *
+ * What the bits do not show is written by the kernel on behalf of others, as by
+ * process_vm_writev(), or by a guest whose TLB still has the translation. Each page
+ * is therefore read once in so many scans. A sum that is out of date costs a late
+ * merge: pages are merged by their contents, compared when they are protected.
+ *
+ * Included by mm/ksm.c, whose types are private to it. All of it runs under
+ * ksm_thread_mutex.
+ */
+#ifndef _MM_NUKSM_WRITES_H
+#define _MM_NUKSM_WRITES_H
+
+#ifdef CONFIG_NUKSM
+
+/* A page is read at least once in so many scans; fewer, if a guest has it. */
+#define NUKSM_UNREAD_SCANS	512
+#define NUKSM_UNREAD_BY_GUESTS	64
+
+/* At most so many are passed while the mmap_lock is held. */
+#define NUKSM_MOST_PASSED	8192
+
+/* How many pages may be passed before ksm_do_scan() has its turn, and how many were. */
+static unsigned int nuksm_may_pass, nuksm_passed;
+
+/*
+ * Tells the page behind a mapping from others, mostly: it may be another one
+ * without having been written to there, as by mremap(). Where stock notes in which
+ * scan an item was filed, as that does not matter where trees outlast a scan.
+ */
+static unsigned long nuksm_tag(struct page *page, unsigned long seqnr)
+{
+	unsigned long pfn = page_to_pfn(page);
+
+	return nuksm_by_checksum() ? pfn ^ (pfn >> 8) : seqnr;
+}
+
+/* Is the mapping's page filed, and its checksum what it was when that was done? */
+static bool nuksm_is_settled(const struct ksm_rmap_item *rmap_item,
+			     struct page *page, unsigned long addr)
+{
+	unsigned int scans = mm_has_notifiers(rmap_item->mm) ?
+			     NUKSM_UNREAD_BY_GUESTS : NUKSM_UNREAD_SCANS;
+
+	return (rmap_item->address & UNSTABLE_FLAG) &&
+	       !((rmap_item->address ^ nuksm_tag(page, 0)) & SEQNR_MASK) &&
+	       NUMA(rmap_item->nid) == get_kpfn_nid(page_to_pfn(page)) &&
+	       ((addr >> PAGE_SHIFT) + ksm_scan.seqnr) % scans;
+}
+
+/* Is the page merged, by this mapping, too, and filed where it is? */
+static bool nuksm_is_in_place(const struct ksm_rmap_item *rmap_item,
+			      struct folio *folio)
+{
+	const struct ksm_stable_node *stable_node = folio_stable_node(folio);
+
+	return (rmap_item->address & STABLE_FLAG) &&
+	       rmap_item->head == stable_node &&
+	       stable_node->head != &migrate_nodes &&
+	       NUMA(stable_node->nid) == get_kpfn_nid(folio_pfn(folio));
+}
+
+/*
+ * Is there nothing to be done about the page at all? Then it is passed, and the next
+ * one is looked at.
+ *
+ * Context: the locks of the page table and of the mm are held.
+ */
+static bool nuksm_passes(struct vm_area_struct *vma, unsigned long addr,
+			 struct page *page, bool touched)
+{
+	struct ksm_rmap_item *rmap_item = *ksm_scan.rmap_list;
+	struct folio *folio = page_folio(page);
+
+	if (!rmap_item || (rmap_item->address & PAGE_MASK) != addr ||
+	    !nuksm_tracks_writes() ||
+	    nuksm_passed == nuksm_may_pass)
+		return false;
+	prefetch(rmap_item->rmap_list);
+	if (folio_test_ksm(folio)) {
+		if (touched || !nuksm_is_in_place(rmap_item, folio) ||
+		    !nuksm_stays(rmap_item, vma))
+			return false;
+	} else if (nuksm_writing.now != NUKSM_UNWRITTEN ||
+		   rmap_item->writes != NUKSM_UNWRITTEN || touched ||
+		   !nuksm_is_settled(rmap_item, page, addr)) {
+		return false;
+	}
+	nuksm_note_use(rmap_item, folio, false);
+	ksm_scan.rmap_list = &rmap_item->rmap_list;
+	nuksm_passed++;
+	return true;
+}
+
+/*
+ * Shall the page that is being visited not be read in this scan? It shall not if it
+ * is filed and was not written to, nor if it was written to for the first time since
+ * it was read: the TLB may still let others write unseen.
+ */
+static bool nuksm_leaves_unread(struct ksm_rmap_item *rmap_item,
+				struct page *page)
+{
+	if (!nuksm_tracks_writes() || nuksm_writing.before != NUKSM_UNWRITTEN)
+		return false;
+	if (nuksm_writing.now == NUKSM_UNWRITTEN)
+		return nuksm_is_settled(rmap_item, page,
+					rmap_item->address & PAGE_MASK);
+	remove_rmap_item_from_tree(rmap_item);
+	return true;
+}
+
+/*
+ * The page's checksum is not what it was in the scan before. That is no reason to
+ * wait for the next one if nobody wrote to it since, nor if ksmd has not seen it
+ * before: it is merged at once with one that is filed already.
+ */
+static bool nuksm_may_merge(void)
+{
+	return nuksm_tracks_writes() &&
+	       (nuksm_writing.now == NUKSM_UNWRITTEN ||
+		nuksm_writing.before == NUKSM_NEW);
+}
+
+/* ksmd came by the page that @rmap_item is for. */
+static void nuksm_note_writes(struct ksm_rmap_item *rmap_item)
+{
+	nuksm_writing.before = rmap_item->writes;
+	rmap_item->writes = nuksm_writing.now;
+}
+
+/* Before the next page is looked for: of @pages that may still be scanned. */
+static void nuksm_may_pass_pages(unsigned int pages)
+{
+	nuksm_passed = 0;
+	nuksm_may_pass = min(pages, NUKSM_MOST_PASSED);
+}
+
+/* Afterwards: how many pages may still be scanned. */
+static unsigned int nuksm_charge_passed(unsigned int pages)
+{
+	ksm_pages_scanned += nuksm_passed;
+	return pages - nuksm_passed;
+}
+
+#else /* !CONFIG_NUKSM */
+
+static inline unsigned long nuksm_tag(struct page *page, unsigned long seqnr)
+{
+	return seqnr;
+}
+
+/* No function: the compiler would make other code of stock's loop. */
+#define nuksm_passes(...)	false
+
+static inline bool nuksm_leaves_unread(struct ksm_rmap_item *rmap_item,
+				       struct page *page)
+{
+	return false;
+}
+
+static inline bool nuksm_may_merge(void)
+{
+	return false;
+}
+
+#endif /* CONFIG_NUKSM */
+#endif /* _MM_NUKSM_WRITES_H */

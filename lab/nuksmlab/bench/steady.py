@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Scanning what was scanned before, and tenants that come: plan, results, tables.
+
+steady:  two processes whose pages are merged as far as they are equal; then scans
+         with a part of the pages read or written between them
+arrival: a tenant that is known, and others like it that come one by one
+"""
+
+import itertools
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from nuksmlab.bench.host import Host
+from nuksmlab.bench.records import PAGE_BYTES, CpuSeconds, Scan, growth
+
+CONFIGS = ("stock", "stock smart_scan", "before", "ours")
+# With smart_scan, what came first is seldom looked at any more: the second tenant is
+# not merged within 20 scans.
+ARRIVAL_CONFIGS = ("stock", "before", "ours")
+# Of the pages of a tenant in percent, by the tenant's names for them.
+WORKLOADS = {
+    "random": {"equal": 0, "private": 100},
+    "mixed": {"equal": 30, "private": 70},
+    "equal": {"equal": 100},
+}
+COPIES = 2
+TENANTS = 4
+TOUCHES = ("read", "write")
+PERCENTS = (0, 1, 10, 50, 100)
+
+# Stock's smart_scan leaves a page out more and more often: in the end for 8 scans,
+# then it looks at it once. So many scans are measured together, that each
+# configuration is seen in all of its phases.
+SCANS = 9
+SETTLING_SCANS = 24
+MOST_SCANS = 20
+
+
+class Run(TypedDict):
+    experiment: str  # steady or arrival
+    config: str
+    workload: str
+    mib: int  # of each tenant
+    repetition: int
+
+
+class Steady(TypedDict):
+    """An entry of steady.json: SCANS scans."""
+
+    config: str
+    workload: str
+    touched_percent: int
+    touch: str  # read or write, before each scan
+    repetition: int
+    pages_scanned: int  # that there are, in each scan; some were perhaps left out
+    touched_pages: int
+    cpu_seconds: float  # ksmd's
+    read_bytes: int  # of contents: summed up, or compared
+
+
+class Arrival(TypedDict):
+    """An entry of arrival.json: one tenant's pages, all merged with those before."""
+
+    config: str
+    tenant: int  # the first to come is 2
+    repetition: int
+    scans: int
+    seconds: float  # ksmd's CPU time
+
+
+@dataclass(frozen=True)
+class Extent:
+    workloads: tuple[str, ...]
+    mib: int
+    repetitions: int
+
+
+FULL = Extent(("random", "mixed"), 128, 5)
+QUICK = Extent(("random",), 64, 1)
+
+
+def name(run: Run) -> str:
+    return f"{run['experiment']}, {run['workload']}, {run['mib']} MiB, {run['config']}"
+
+
+def turned(configs: tuple[str, ...], repetition: int) -> tuple[str, ...]:
+    first = repetition % len(configs)
+    return (*configs[first:], *configs[:first])
+
+
+def runs(extent: Extent, repetition: int) -> list[Run]:
+    """One repetition: the configurations take turns at being the first."""
+    return [
+        {
+            "experiment": experiment,
+            "config": config,
+            "workload": workload,
+            "mib": extent.mib,
+            "repetition": repetition,
+        }
+        for experiment, workload, configs in (
+            *(("steady", workload, CONFIGS) for workload in extent.workloads),
+            ("arrival", "equal", ARRIVAL_CONFIGS),
+        )
+        for config in turned(configs, repetition)
+    ]
+
+
+def read_bytes(scans: Iterable[Scan]) -> int:
+    """Pages summed up are read once; where two are compared, both are read."""
+    total = 0
+    for scan in scans:
+        summed, compared = growth(scan, "summed"), growth(scan, "compared_bytes")
+        assert summed is not None and compared is not None
+        total += summed * PAGE_BYTES + 2 * compared
+    return total
+
+
+def cpu(scans: Iterable[Scan], cpu_seconds: CpuSeconds) -> float:
+    return sum(cpu_seconds(scan["began"], scan["ended"]) for scan in scans)
+
+
+def steady_result(sample: dict[str, Any], cpu_seconds: CpuSeconds) -> Steady:
+    run, scans = sample["run"], sample["scans"]
+    return {
+        "config": run["config"],
+        "workload": run["workload"],
+        "touched_percent": sample["touched_percent"],
+        "touch": sample["touch"],
+        "repetition": run["repetition"],
+        "pages_scanned": len(scans) * COPIES * run["mib"] * 2**20 // PAGE_BYTES,
+        "touched_pages": sample["touched_pages"],
+        "cpu_seconds": cpu(scans, cpu_seconds),
+        "read_bytes": read_bytes(scans),
+    }
+
+
+def arrival_result(sample: dict[str, Any], cpu_seconds: CpuSeconds) -> Arrival:
+    run, scans = sample["run"], sample["scans"]
+    return {
+        "config": run["config"],
+        "tenant": sample["tenant"],
+        "repetition": run["repetition"],
+        "scans": len(scans),
+        "seconds": cpu(scans, cpu_seconds),
+    }
+
+
+def row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join(row(line) for line in lines)
+
+
+def microseconds(results: Sequence[Steady]) -> list[float]:
+    return [r["cpu_seconds"] * 1e6 / r["pages_scanned"] for r in results]
+
+
+def spread(values: Sequence[float], digits: int = 3) -> str:
+    middle, least, most = statistics.median(values), min(values), max(values)
+    return f"{middle:.{digits}f} ({least:.{digits}f}-{most:.{digits}f})"
+
+
+def chosen(results: Sequence[Steady], **wanted: object) -> list[Steady]:
+    return [r for r in results if all(r[k] == v for k, v in wanted.items())]  # type: ignore[literal-required]
+
+
+def ratios(results: Sequence[Steady], to: str, **wanted: object) -> list[float]:
+    """Ours against another configuration, by repetition: each pair is of one boot."""
+    mine = {r["repetition"]: r for r in chosen(results, config="ours", **wanted)}
+    others = {r["repetition"]: r for r in chosen(results, config=to, **wanted)}
+    return [
+        others[number]["cpu_seconds"] / mine[number]["cpu_seconds"] for number in mine
+    ]
+
+
+def steady_tables(results: Sequence[Steady]) -> str:
+    parts = []
+    workloads = dict.fromkeys(r["workload"] for r in results)
+    for workload, touch in itertools.product(workloads, TOUCHES):
+        parts.append(f"{workload}, pages {touch} between scans; µs of CPU per page:")
+        rows = []
+        for percent in PERCENTS:
+            wanted = {"workload": workload, "touch": touch, "touched_percent": percent}
+            cells = [
+                spread(microseconds(chosen(results, config=config, **wanted)))
+                for config in CONFIGS
+            ]
+            mine = chosen(results, config="ours", **wanted)
+            read = statistics.median(
+                r["read_bytes"] / r["pages_scanned"] / PAGE_BYTES for r in mine
+            )
+            times = [
+                f"{statistics.median(ratios(results, to, **wanted)):.1f}"
+                for to in CONFIGS[:-1]
+            ]
+            rows.append([f"{percent} %", *cells, *times, f"{read:.2%}"])
+        head = [
+            "touched",
+            *CONFIGS,
+            *(f"{to} / ours" for to in CONFIGS[:-1]),
+            "ours reads of all pages",
+        ]
+        parts.append(table(head, rows))
+    return "\n\n".join(parts)
+
+
+def arrival_table(results: Sequence[Arrival]) -> str:
+    rows = []
+    for tenant in range(2, TENANTS + 1):
+        cells = []
+        for config in ARRIVAL_CONFIGS:
+            mine = [
+                r for r in results if r["config"] == config and r["tenant"] == tenant
+            ]
+            scans = "/".join(str(n) for n in sorted({r["scans"] for r in mine}))
+            cells.append(f"{scans}; {spread([r['seconds'] for r in mine])}")
+        rows.append([str(tenant), *cells])
+    return table(["tenant: scans; seconds of CPU", *ARRIVAL_CONFIGS], rows)
+
+
+@dataclass(frozen=True)
+class Goal:
+    what: str
+    measured: float
+    holds: bool
+
+    def __str__(self) -> str:
+        return (
+            f"{'holds ' if self.holds else 'MISSED'} {self.measured:8.2f}  {self.what}"
+        )
+
+
+def goals(steady: Sequence[Steady], arrival: Sequence[Arrival]) -> list[Goal]:
+    """What leaving pages unread is to achieve; the worst repetition decides."""
+    result = []
+    for touch, percent, to, wanted in (
+        *((t, p, "stock", 20) for t in TOUCHES for p in (0, 1)),
+        *((t, p, "stock smart_scan", 3) for t in TOUCHES for p in (0, 1)),
+        *((t, p, "before", 5) for t in TOUCHES for p in (0, 1)),
+        *((t, 10, "stock", 8) for t in TOUCHES),
+    ):
+        least = min(
+            ratios(steady, to, workload="random", touch=touch, touched_percent=percent)
+        )
+        what = f"{percent} % {touch}: `{to}` takes at least {wanted} times as long"
+        result.append(Goal(what, least, least >= wanted))
+    for touch in TOUCHES:
+        mine = chosen(
+            steady, config="ours", workload="random", touch=touch, touched_percent=1
+        )
+        most = max(r["read_bytes"] / PAGE_BYTES / r["touched_pages"] for r in mine)
+        what = f"1 % {touch}: pages read, at most 1.2 of those touched"
+        result.append(Goal(what, most, most <= 1.2))
+    by_key = {(r["config"], r["tenant"], r["repetition"]): r for r in arrival}
+    for tenant in range(2, TENANTS + 1):
+        came = [r for r in arrival if (r["config"], r["tenant"]) == ("ours", tenant)]
+        most = max(
+            r["seconds"] / by_key["before", tenant, r["repetition"]]["seconds"]
+            for r in came
+        )
+        result.append(
+            Goal(f"tenant {tenant}: at most 0.6 of the time before", most, most <= 0.6)
+        )
+        scans = max(r["scans"] for r in came)
+        result.append(Goal(f"tenant {tenant}: merged in one scan", scans, scans == 1))
+    return result
+
+
+def render(steady: Sequence[Steady], arrival: Sequence[Arrival], host: Host) -> str:
+    repetitions = len({r["repetition"] for r in steady})
+    return "\n\n".join(
+        (
+            steady_tables(steady),
+            arrival_table(arrival),
+            "\n".join(f"    {goal}" for goal in goals(steady, arrival)),
+            f"Measured: medians (least-most) of {repetitions} boots, "
+            f"{host['processor']}, Linux {host['kernel']}, load "
+            f"{host['load_before']:.1f} before.\n",
+        )
+    )

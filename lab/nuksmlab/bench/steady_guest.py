@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Scans of what was scanned before, and of tenants that come: inside the guest.
+
+What `plan.json` says, into `samples.jsonl`.
+"""
+
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from nuksmlab.bench import settings, steady
+from nuksmlab.bench.meter import wait_until_sampled
+from nuksmlab.bench.records import Scan
+from nuksmlab.bench.scanner import Scanner
+from nuksmlab.bench.steady import Run
+from nuksmlab.ksm import Ksm, process_stat
+from nuksmlab.tenant import ANYWHERE, Spec, Tenant
+
+OUTPUT = Path(os.environ["NUKSM_OUTPUT"])
+Sample = dict[str, Any]
+
+
+class BenchError(Exception):
+    """A run that must not count."""
+
+
+def start(stack: ExitStack, name: str, run: Run) -> Tenant:
+    shares = steady.WORKLOADS[run["workload"]]
+    spec = Spec(name, ANYWHERE, run["mib"], madvised=True, **shares)
+    return stack.enter_context(Tenant(spec))
+
+
+def verify(tenants: list[Tenant]) -> None:
+    for tenant in tenants:
+        if bad := tenant.bad_pages():
+            raise BenchError(f"{bad} bad pages in {tenant.spec.name}")
+
+
+def steady_samples(scanner: Scanner, run: Run) -> Iterator[Sample]:
+    """Scans until nothing new is found, then others with pages used between them."""
+    seeds = itertools.count(run["repetition"] * 1000)
+    with ExitStack() as stack:
+        tenants = [start(stack, f"copy-{copy}", run) for copy in range(steady.COPIES)]
+        for _ in range(steady.SETTLING_SCANS):
+            scanner.scan()
+        for touch, percent in itertools.product(steady.TOUCHES, steady.PERCENTS):
+            scans, touched = [], 0
+            for _ in range(steady.SCANS):
+                seed = next(seeds)
+                for tenant in tenants:
+                    said = tenant.command(f"use {touch} {percent} {seed}")
+                    touched += said["pages"]
+                scans.append(scanner.scan())
+            yield {
+                "run": run,
+                "touch": touch,
+                "touched_percent": percent,
+                "touched_pages": touched,
+                "scans": scans,
+            }
+        verify(tenants)
+
+
+def merged_pages(tenant: Tenant) -> int:
+    return process_stat(tenant.pid)["ksm_merging_pages"]
+
+
+def arrival_samples(scanner: Scanner, run: Run) -> Iterator[Sample]:
+    """One tenant that is known, and others like it, each until it is merged."""
+    with ExitStack() as stack:
+        tenants = [start(stack, "tenant-1", run)]
+        for _ in range(steady.SETTLING_SCANS):
+            scanner.scan()
+        for number in range(2, steady.TENANTS + 1):
+            tenant = start(stack, f"tenant-{number}", run)
+            tenants.append(tenant)
+            scans: list[Scan] = []
+            while merged_pages(tenant) < tenant.equal_pages:
+                if len(scans) == steady.MOST_SCANS:
+                    raise BenchError(f"{run}: {merged_pages(tenant)} pages merged only")
+                scans.append(scanner.scan())
+            yield {"run": run, "tenant": number, "scans": scans}
+        verify(tenants)
+
+
+def main() -> None:
+    plan = json.loads((OUTPUT / "plan.json").read_text())
+    samples_of = {"steady": steady_samples, "arrival": arrival_samples}
+    ksm = Ksm()
+    ksm.unmerge()
+    scanner = Scanner(ksm)
+    with (OUTPUT / "samples.jsonl").open("w") as samples:
+        default_kib = ksm.read("kib_per_tree")
+        for number, run in enumerate(plan, 1):
+            settings.apply(ksm, settings.SETTINGS[run["config"]], default_kib)
+            print(f"{number:3}/{len(plan)}  {steady.name(run)}", flush=True)
+            for sample in samples_of[run["experiment"]](scanner, run):
+                samples.write(f"{json.dumps(sample)}\n")
+                samples.flush()
+    wait_until_sampled(OUTPUT)
+
+
+if __name__ == "__main__":
+    main()
