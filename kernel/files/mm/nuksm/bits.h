@@ -11,6 +11,9 @@
 
 #ifdef CONFIG_NUKSM
 
+#include <linux/bitmap.h>
+#include <linux/hugetlb.h> /* for flush_tlb_range() */
+
 /* Is there anything to decide, and is it for nuKSM to decide it? */
 static bool nuksm_places(void)
 {
@@ -22,36 +25,8 @@ static bool nuksm_places(void)
 #endif
 }
 
-/* Bits were cleared, and the TLB of the process that is being scanned does not know. */
+/* Accessed bits were cleared, and the TLB of the process that is being scanned does not know. */
 static bool nuksm_tlb_is_stale;
-
-/**
- * enum nuksm_writes - what ksmd saw of a page that is not merged when it came by
- * @NUKSM_NEW: it did not yet
- * @NUKSM_UNWRITTEN: nobody had written to it
- * @NUKSM_WRITTEN: somebody had, or may have
- */
-enum nuksm_writes {
-	NUKSM_NEW,
-	NUKSM_UNWRITTEN,
-	NUKSM_WRITTEN,
-};
-
-/**
- * struct nuksm_writing - was the page which is being visited written to?
- * @now: enum nuksm_writes
- * @before: what it was at the visit before
- * @block: address of the last huge page, or 1
- * @block_written: what its bit said before it was cleared
- */
-struct nuksm_writing {
-	u8 now;
-	u8 before;
-	bool block_written;
-	unsigned long block;
-};
-
-static struct nuksm_writing nuksm_writing = { .block = 1 };
 
 /* Contents decide where a page is filed with the other index: all are read there. */
 static bool nuksm_tracks_writes(void)
@@ -60,110 +35,13 @@ static bool nuksm_tracks_writes(void)
 }
 
 /*
- * Is this the first visit, and may the page have been written to just now? It is
- * merged with one that is filed already, but filed only when it was seen again.
+ * Does ksmd take the accessed bits of a process? It does for placement, and if a
+ * guest may have written to what it used.
  */
-static bool nuksm_is_first_sight(void)
+static bool nuksm_takes_young(struct mm_struct *mm)
 {
-	return nuksm_tracks_writes() && nuksm_writing.before == NUKSM_NEW &&
-	       nuksm_writing.now == NUKSM_WRITTEN;
+	return nuksm_places() || (nuksm_tracks_writes() && mm_has_notifiers(mm));
 }
-
-/* May it be written to without a page table's saying so? */
-static bool nuksm_is_open(struct folio *folio)
-{
-	if (folio_test_swapcache(folio))
-		return true;
-	if (folio_test_large(folio))
-		return folio_maybe_dma_pinned(folio);
-	return folio_ref_count(folio) != folio_mapcount(folio);
-}
-
-/*
- * What guests write does not show in the page table of their process: what they use
- * may have been written to. @touched is what nuksm_test_touched() said, and that asks
- * them, if it asks at all.
- */
-static bool nuksm_test_guests(struct vm_area_struct *vma, unsigned long start,
-			      unsigned long end, bool touched)
-{
-	if (!mm_has_notifiers(vma->vm_mm))
-		return false;
-	return nuksm_places() ? touched :
-				nuksm_clear_guests_young(vma->vm_mm, start, end);
-}
-
-/*
- * Did anybody write to the page since ksmd came by the last time? Leaves the bit
- * with the page, where reclaim looks for it, too, and the TLB to nuksm_leave_mm().
- *
- * Context: the lock of the page table is held.
- */
-static void nuksm_test_written(struct vm_area_struct *vma, unsigned long addr,
-			       pte_t *ptep, struct folio *folio, bool touched)
-{
-	pte_t pte = ptep_get(ptep);
-	bool written;
-
-	nuksm_writing.now = NUKSM_UNWRITTEN;
-	if (folio_test_ksm(folio))
-		return;
-	nuksm_writing.now = NUKSM_WRITTEN;
-	if (!nuksm_tracks_writes())
-		return;
-
-	written = pte_dirty(pte);
-	if (written) {
-		pte = ptep_modify_prot_start(vma, addr, ptep);
-		ptep_modify_prot_commit(vma, addr, ptep, pte, pte_mkclean(pte));
-		folio_mark_dirty(folio);
-		nuksm_tlb_is_stale = true;
-	}
-	written |= nuksm_test_guests(vma, addr, addr + PAGE_SIZE, touched);
-	if (!written && !nuksm_is_open(folio))
-		nuksm_writing.now = NUKSM_UNWRITTEN;
-}
-
-/* The same for a huge page, which has one bit for all its pages. */
-static void nuksm_test_written_huge(struct vm_area_struct *vma,
-				    unsigned long addr, pmd_t *pmdp,
-				    struct folio *folio, bool touched)
-{
-#ifdef CONFIG_TRANSPARENT_HUGEPAGE
-	unsigned long block = addr & PMD_MASK;
-
-	nuksm_writing.now = NUKSM_WRITTEN;
-	if (!nuksm_tracks_writes())
-		return;
-
-	if (nuksm_writing.block != block) {
-		pmd_t pmd = pmdp_get(pmdp);
-
-		nuksm_writing.block = block;
-		nuksm_writing.block_written = pmd_dirty(pmd);
-		if (pmd_dirty(pmd)) {
-			pmd = pmdp_invalidate(vma, block, pmdp);
-			set_pmd_at(vma->vm_mm, block, pmdp, pmd_mkclean(pmd));
-			folio_mark_dirty(folio);
-		}
-		nuksm_writing.block_written |=
-			nuksm_test_guests(vma, block, block + PMD_SIZE, touched);
-	}
-	if (!nuksm_writing.block_written && !nuksm_is_open(folio))
-		nuksm_writing.now = NUKSM_UNWRITTEN;
-#endif
-}
-
-#else
-
-static inline bool nuksm_is_first_sight(void)
-{
-	return false;
-}
-
-#endif /* CONFIG_NUKSM */
-
-#ifdef CONFIG_NUKSM_PLACEMENT
 
 /**
  * struct nuksm_look - what ksmd saw of a process in the scan that is going on
@@ -191,7 +69,7 @@ static void nuksm_take_young(struct folio *folio, bool young)
  * One bit tells for a whole block of pages: the first of them to be visited in a
  * scan clears it, and the others go by what that one saw.
  */
-static bool nuksm_seen_before(unsigned long block)
+static bool __maybe_unused nuksm_seen_before(unsigned long block)
 {
 	if (nuksm_look.block == block)
 		return true;
@@ -211,7 +89,7 @@ static bool nuksm_test_touched(struct vm_area_struct *vma, unsigned long addr,
 {
 	bool touched;
 
-	if (!nuksm_places())
+	if (!nuksm_takes_young(vma->vm_mm))
 		return false;
 	touched = test_and_clear_young_ptes_notify(vma, addr, ptep, 1);
 	nuksm_take_young(folio, touched);
@@ -234,7 +112,7 @@ static bool nuksm_test_touched_huge(struct vm_area_struct *vma,
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
 	unsigned long block = addr & PMD_MASK;
 
-	if (!nuksm_places())
+	if (!nuksm_takes_young(vma->vm_mm))
 		return false;
 	nuksm_look.young = false;
 	if (!nuksm_seen_before(block)) {
@@ -274,23 +152,201 @@ static pte_t nuksm_merged_pte(pte_t pte, struct folio *kfolio)
 	return pte_mkold(pte);
 }
 
-static void nuksm_forget_look(void)
+/**
+ * enum nuksm_writes - what ksmd saw of a page that is not merged when it came by
+ * @NUKSM_NEW: it did not yet
+ * @NUKSM_UNWRITTEN: nobody had written to it
+ * @NUKSM_WRITTEN: somebody had, or may have
+ * @NUKSM_BROKEN: the same, and so it was in all scans since it left a merged page
+ */
+enum nuksm_writes {
+	NUKSM_NEW,
+	NUKSM_UNWRITTEN,
+	NUKSM_WRITTEN,
+	NUKSM_BROKEN,
+};
+
+/**
+ * struct nuksm_writing - what was written to in the process that is being scanned
+ * @now: enum nuksm_writes, of the page that is being visited
+ * @before: what it was at the visit before
+ * @taken: up to where dirty bits were taken from the page tables
+ * @dirty: those of the last page table, before they were cleared
+ * @block: address of the last huge page, or 1
+ * @block_written: what its bit said before it was cleared
+ * @merged: the page that is being visited was merged already
+ */
+struct nuksm_writing {
+	u8 now;
+	u8 before;
+	bool merged;
+	unsigned long taken;
+	DECLARE_BITMAP(dirty, PTRS_PER_PTE);
+	unsigned long block;
+	bool block_written;
+};
+
+static struct nuksm_writing nuksm_writing = { .block = 1 };
+
+/*
+ * Is this the first visit, and may the page have been written to just now? It is
+ * merged with one that is filed already, but filed only when it was seen again.
+ */
+static bool nuksm_is_first_sight(void)
 {
+	return nuksm_tracks_writes() && nuksm_writing.before == NUKSM_NEW &&
+	       nuksm_writing.now == NUKSM_WRITTEN;
+}
+
+/* May it be written to without a page table's saying so? */
+static bool nuksm_is_open(struct folio *folio)
+{
+	if (folio_test_swapcache(folio))
+		return true;
+	if (folio_test_large(folio))
+		return folio_maybe_dma_pinned(folio);
+	return folio_ref_count(folio) != folio_mapcount(folio);
+}
+
+/* Takes the dirty bit of an entry, and leaves it with the page for reclaim. */
+static bool nuksm_take_dirty(struct vm_area_struct *vma, unsigned long addr,
+			     pte_t *ptep)
+{
+	pte_t pte = ptep_get(ptep);
+	struct folio *folio;
+	struct page *page;
+
+	if (!pte_present(pte) || !pte_dirty(pte))
+		return false;
+	page = vm_normal_page(vma, addr, pte);
+	if (!page)
+		return false;
+	folio = page_folio(page);
+	if (!folio_test_anon(folio) || folio_test_ksm(folio))
+		return false;
+	pte = ptep_modify_prot_start(vma, addr, ptep);
+	ptep_modify_prot_commit(vma, addr, ptep, pte, pte_mkclean(pte));
+	folio_mark_dirty(folio);
+	return true;
+}
+
+/*
+ * ksmd has come to a page table, or goes on there: takes the dirty bits of all
+ * entries from @addr to @end, once in a scan, with one flush of the TLB. That must be
+ * done before the lock is dropped: reclaim takes a clean entry to mean that nobody can
+ * write to the page once the entry is gone, and begins to write it out before it
+ * flushes the TLB.
+ *
+ * Context: the lock of the page table is held.
+ */
+static void nuksm_take_dirty_bits(struct vm_area_struct *vma, unsigned long addr,
+				  unsigned long end, pte_t *ptep)
+{
+	unsigned long first = end, last = addr;
+
+	if (addr < nuksm_writing.taken || !nuksm_tracks_writes())
+		return;
+	nuksm_writing.taken = end;
+	for (; addr < end; addr += PAGE_SIZE, ptep++) {
+		bool dirty = nuksm_take_dirty(vma, addr, ptep);
+
+		__assign_bit(pte_index(addr), nuksm_writing.dirty, dirty);
+		if (!dirty)
+			continue;
+		first = min(first, addr);
+		last = addr + PAGE_SIZE;
+	}
+	if (first < last)
+		flush_tlb_range(vma, first, last);
+}
+
+/* Was a huge page there in this scan, of which it is a part now? */
+static bool nuksm_is_in_written_block(unsigned long addr)
+{
+	return nuksm_writing.block == (addr & PMD_MASK) &&
+	       nuksm_writing.block_written;
+}
+
+/*
+ * Did anybody write to the page since ksmd came by the last time? What guests write
+ * does not show in the page table of their process: what they use may have been
+ * written to. @touched is what nuksm_test_touched() said, which asks them.
+ *
+ * Context: the lock of the page table is held.
+ */
+static void nuksm_test_written(struct vm_area_struct *vma, unsigned long addr,
+			       pte_t pte, struct folio *folio, bool touched)
+{
+	nuksm_writing.now = NUKSM_WRITTEN;
+	if (folio_test_ksm(folio) ||
+	    (nuksm_tracks_writes() && !pte_dirty(pte) &&
+	     !test_bit(pte_index(addr), nuksm_writing.dirty) &&
+	     !(touched && mm_has_notifiers(vma->vm_mm)) &&
+	     !nuksm_is_in_written_block(addr) && !nuksm_is_open(folio)))
+		nuksm_writing.now = NUKSM_UNWRITTEN;
+}
+
+/* The same for a huge page, which has one bit for all its pages. */
+static void nuksm_test_written_huge(struct vm_area_struct *vma,
+				    unsigned long addr, pmd_t *pmdp,
+				    struct folio *folio, bool touched)
+{
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+	unsigned long block = addr & PMD_MASK;
+
+	nuksm_writing.now = NUKSM_WRITTEN;
+	if (!nuksm_tracks_writes())
+		return;
+
+	if (nuksm_writing.block != block) {
+		pmd_t pmd = pmdp_get(pmdp);
+
+		nuksm_writing.block = block;
+		nuksm_writing.block_written = pmd_dirty(pmd);
+		if (pmd_dirty(pmd)) {
+			pmd = pmdp_invalidate(vma, block, pmdp);
+			set_pmd_at(vma->vm_mm, block, pmdp, pmd_mkclean(pmd));
+			folio_mark_dirty(folio);
+		}
+	}
+	if (!nuksm_writing.block_written &&
+	    !(touched && mm_has_notifiers(vma->vm_mm)) && !nuksm_is_open(folio))
+		nuksm_writing.now = NUKSM_UNWRITTEN;
+#endif
+}
+
+/*
+ * ksmd is done with @mm for this scan. While the TLB holds a translation, uses
+ * of the page do not set the accessed bit anew, and a small working set stays in
+ * there from scan to scan: one flush for each process and scan makes them show.
+ */
+static void nuksm_leave_mm(struct mm_struct *mm)
+{
+	if (nuksm_tlb_is_stale)
+		flush_tlb_mm(mm);
+	nuksm_tlb_is_stale = false;
 	nuksm_look.block = 1;
+	nuksm_writing.taken = 0;
+	nuksm_writing.block = 1;
 }
 
-#else /* !CONFIG_NUKSM_PLACEMENT */
-
-static inline bool nuksm_test_touched(struct vm_area_struct *vma,
-				      unsigned long addr, pte_t *ptep,
-				      struct folio *folio)
+/*
+ * To be merged, the page was protected, and its dirty bit with that; then it was not
+ * merged. Somebody may have written to it since it was filed.
+ */
+static void nuksm_note_failure(struct ksm_rmap_item *rmap_item, int err)
 {
-	return false;
+	if (err && rmap_item->writes == NUKSM_UNWRITTEN)
+		rmap_item->writes = NUKSM_WRITTEN;
 }
 
-static inline bool nuksm_test_touched_huge(struct vm_area_struct *vma,
-					   unsigned long addr, pmd_t *pmdp,
-					   struct folio *folio)
+#else /* !CONFIG_NUKSM */
+
+static inline void nuksm_note_failure(struct ksm_rmap_item *rmap_item, int err)
+{
+}
+
+static inline bool nuksm_is_first_sight(void)
 {
 	return false;
 }
@@ -298,35 +354,6 @@ static inline bool nuksm_test_touched_huge(struct vm_area_struct *vma,
 static inline void nuksm_visited(struct page *page)
 {
 }
-
-static inline pte_t nuksm_merged_pte(pte_t pte, struct folio *kfolio)
-{
-	return pte;
-}
-
-static inline void nuksm_forget_look(void)
-{
-}
-
-#endif /* CONFIG_NUKSM_PLACEMENT */
-
-#ifdef CONFIG_NUKSM
-
-/*
- * ksmd is done with @mm for this scan. While the TLB holds a translation, uses
- * of the page do not set the bits anew, and a small working set stays in there
- * from scan to scan: one flush for each process and scan makes them show.
- */
-static void nuksm_leave_mm(struct mm_struct *mm)
-{
-	if (nuksm_tlb_is_stale)
-		flush_tlb_mm(mm);
-	nuksm_tlb_is_stale = false;
-	nuksm_writing.block = 1;
-	nuksm_forget_look();
-}
-
-#else
 
 static inline void nuksm_leave_mm(struct mm_struct *mm)
 {

@@ -61,16 +61,4 @@ static inline bool nuksm_use_promotes(struct folio *folio)
 
 #endif
 
-/* mmu_notifier_clear_young(), which not all kernels have that know no guests. */
-static inline bool nuksm_clear_guests_young(struct mm_struct *mm,
-					    unsigned long start,
-					    unsigned long end)
-{
-#ifdef CONFIG_MMU_NOTIFIER
-	return mmu_notifier_clear_young(mm, start, end);
-#else
-	return false;
-#endif
-}
-
 #endif /* _MM_NUKSM_COMPAT_H */

@@ -20,9 +20,19 @@ static void nuksm_count_orphan(const struct ksm_stable_node *stable_node)
 	nuksm_orphans += hlist_empty(&stable_node->hlist);
 }
 
+/* A page that is gone was one of a chain, which may be empty now. */
+static void nuksm_count_gone(struct ksm_stable_node *stable_node)
+{
+	nuksm_orphans += is_stable_node_dup(stable_node);
+}
+
 #else
 
 static inline void nuksm_count_orphan(const struct ksm_stable_node *stable_node)
+{
+}
+
+static inline void nuksm_count_gone(struct ksm_stable_node *stable_node)
 {
 }
 
@@ -42,13 +52,14 @@ static void nuksm_count_sharer(const struct ksm_rmap_item *rmap_item, int nid,
 }
 
 /*
- * @rmap_item was added to those who share @stable_node's page. If its own was merged
+ * @rmap_item was added to those who share @stable_node's page. If ksmd merged its own
  * at first sight, nobody knows yet whether it is used.
  */
 static void nuksm_joined(struct ksm_rmap_item *rmap_item,
 			 const struct ksm_stable_node *stable_node)
 {
-	if (nuksm_is_first_sight())
+	if (nuksm_writing.before == NUKSM_NEW && !nuksm_writing.merged &&
+	    ksm_scan.rmap_list == &rmap_item->rmap_list)
 		rmap_item->left = true;
 	nuksm_count_sharer(rmap_item, pfn_to_nid(stable_node->kpfn),
 			   !rmap_item->hlist.next, 1);

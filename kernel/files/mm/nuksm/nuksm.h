@@ -167,6 +167,8 @@ int nuksm_compare_contents(struct page *page, struct page *other, u32 here,
 			   u32 there);
 void nuksm_scan_begins(void);
 void nuksm_scan_ends(void);
+void nuksm_was_used(struct folio *folio);
+void nuksm_promote(struct folio *folio);
 
 /* Implemented by mm/ksm.c, which owns the trees and their lock. */
 int ksm_reindex(enum nuksm_setting setting, u32 value);
@@ -275,8 +277,6 @@ extern const struct attribute_group nuksm_placement_attr_group;
 
 void nuksm_draw_secret(void);
 u32 nuksm_lot(struct page *page);
-void nuksm_was_used(struct folio *folio);
-void nuksm_promote(struct folio *folio);
 u8 nuksm_heat(struct folio *folio, bool touched, bool young);
 int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
 		  unsigned long kpfn, bool merged, int *wanted);

@@ -45,7 +45,7 @@ static void nuksm_visit(struct ksm_rmap_item *rmap_item, struct folio *folio,
 
 	nuksm_window(NUKSM_WINDOW_VISIT);
 	if ((rmap_item->address & STABLE_FLAG) &&
-	    (!folio_test_ksm(folio) || !nuksm_is_found(rmap_item, vma)))
+	    !nuksm_is_found(rmap_item, vma))
 		remove_rmap_item_from_tree(rmap_item);
 	nuksm_is_back = (rmap_item->address & STABLE_FLAG) && rmap_item->left;
 	if (rmap_item->address & STABLE_FLAG)

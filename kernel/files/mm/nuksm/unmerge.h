@@ -56,6 +56,7 @@ static int nuksm_unmerge(struct ksm_mm_slot *mm_slot)
 
 static inline int nuksm_unmerge(struct ksm_mm_slot *mm_slot)
 {
+	nuksm_leave_mm(mm_slot->slot.mm);
 	return 0;
 }
 

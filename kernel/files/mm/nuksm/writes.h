@@ -4,10 +4,10 @@
  * not read again.
  *
  * The dirty bits of page tables tell. ksmd takes them as it comes by, and leaves
- * them with the page, where reclaim looks for them, too. While the TLB holds a
- * translation, writing does not set the bit anew: so a page is not read in the scan
- * that finds it written to, but in the next one, after the TLB of its process was
- * flushed. What is read then holds until the bit is set again.
+ * them with the page, where reclaim looks for them, too. A page that was written to is
+ * not read in the scan that finds it so, but in the next one, as it may be written to
+ * again; what is read then holds until the bit is set again. If it was, the page is
+ * read nonetheless, and two sums in a row have to be equal, as in stock.
  *
  * What the bits do not show is written by the kernel on behalf of others, as by
  * process_vm_writev(), or by a guest whose TLB still has the translation. Each page
@@ -44,17 +44,45 @@ static unsigned long nuksm_tag(struct page *page, unsigned long seqnr)
 	return nuksm_by_checksum() ? pfn ^ (pfn >> 8) : seqnr;
 }
 
-/* Is the mapping's page filed, and its checksum what it was when that was done? */
-static bool nuksm_is_settled(const struct ksm_rmap_item *rmap_item,
-			     struct page *page, unsigned long addr)
+/* Is the mapping's page filed, and the same page as then? */
+static bool nuksm_is_filed(const struct ksm_rmap_item *rmap_item,
+			   struct page *page)
 {
-	unsigned int scans = mm_has_notifiers(rmap_item->mm) ?
-			     NUKSM_UNREAD_BY_GUESTS : NUKSM_UNREAD_SCANS;
-
 	return (rmap_item->address & UNSTABLE_FLAG) &&
 	       !((rmap_item->address ^ nuksm_tag(page, 0)) & SEQNR_MASK) &&
-	       NUMA(rmap_item->nid) == get_kpfn_nid(page_to_pfn(page)) &&
-	       ((addr >> PAGE_SHIFT) + ksm_scan.seqnr) % scans;
+	       NUMA(rmap_item->nid) == get_kpfn_nid(page_to_pfn(page));
+}
+
+/*
+ * Shall a page that is not merged not be read in this scan? It shall not if it is
+ * filed and was not written to; nor if it was written to for the first time since it
+ * was read, as more may follow; nor as long as somebody writes to it who did so when
+ * it was merged.
+ */
+static bool nuksm_is_left_alone(const struct ksm_rmap_item *rmap_item,
+				struct page *page, u8 before)
+{
+	unsigned long turn = (rmap_item->address >> PAGE_SHIFT) + ksm_scan.seqnr;
+	bool written = nuksm_writing.now == NUKSM_WRITTEN;
+
+	if (!nuksm_tracks_writes() ||
+	    !(turn % (mm_has_notifiers(rmap_item->mm) ? NUKSM_UNREAD_BY_GUESTS :
+							NUKSM_UNREAD_SCANS)))
+		return false;
+	if (before == NUKSM_UNWRITTEN)
+		return written || nuksm_is_filed(rmap_item, page);
+	return before == NUKSM_BROKEN && written;
+}
+
+/* What there is to remember of it. */
+static u8 nuksm_writes_of(const struct ksm_rmap_item *rmap_item,
+			  struct folio *folio)
+{
+	bool broken = (rmap_item->address & STABLE_FLAG) ?
+		      !folio_test_ksm(folio) : rmap_item->writes == NUKSM_BROKEN;
+
+	return nuksm_writing.now == NUKSM_WRITTEN && broken ? NUKSM_BROKEN :
+							      nuksm_writing.now;
 }
 
 /* Is the page merged, by this mapping, too, and filed where it is? */
@@ -70,8 +98,8 @@ static bool nuksm_is_in_place(const struct ksm_rmap_item *rmap_item,
 }
 
 /*
- * Is there nothing to be done about the page at all? Then it is passed, and the next
- * one is looked at.
+ * Is there nothing to be done about the page in this scan? Then it is passed, and the
+ * next one is looked at.
  *
  * Context: the locks of the page table and of the mm are held.
  */
@@ -81,20 +109,20 @@ static bool nuksm_passes(struct vm_area_struct *vma, unsigned long addr,
 	struct ksm_rmap_item *rmap_item = *ksm_scan.rmap_list;
 	struct folio *folio = page_folio(page);
 
-	if (!rmap_item || (rmap_item->address & PAGE_MASK) != addr ||
-	    !nuksm_tracks_writes() ||
+	if (!rmap_item || (rmap_item->address & PAGE_MASK) != addr || touched ||
 	    nuksm_passed == nuksm_may_pass)
 		return false;
 	prefetch(rmap_item->rmap_list);
 	if (folio_test_ksm(folio)) {
-		if (touched || !nuksm_is_in_place(rmap_item, folio) ||
+		if (!nuksm_tracks_writes() ||
+		    !nuksm_is_in_place(rmap_item, folio) ||
 		    !nuksm_stays(rmap_item, vma))
 			return false;
-	} else if (nuksm_writing.now != NUKSM_UNWRITTEN ||
-		   rmap_item->writes != NUKSM_UNWRITTEN || touched ||
-		   !nuksm_is_settled(rmap_item, page, addr)) {
+	} else if ((rmap_item->address & STABLE_FLAG) ||
+		   !nuksm_is_left_alone(rmap_item, page, rmap_item->writes)) {
 		return false;
 	}
+	rmap_item->writes = nuksm_writes_of(rmap_item, folio);
 	nuksm_note_use(rmap_item, folio, false);
 	ksm_scan.rmap_list = &rmap_item->rmap_list;
 	nuksm_passed++;
@@ -102,39 +130,39 @@ static bool nuksm_passes(struct vm_area_struct *vma, unsigned long addr,
 }
 
 /*
- * Shall the page that is being visited not be read in this scan? It shall not if it
- * is filed and was not written to, nor if it was written to for the first time since
- * it was read: the TLB may still let others write unseen.
+ * ksmd came by a page that was not passed. Shall it not be read nonetheless? Nor does
+ * smart_scan, then, count the scan as one that was in vain.
  */
 static bool nuksm_leaves_unread(struct ksm_rmap_item *rmap_item,
 				struct page *page)
 {
-	if (!nuksm_tracks_writes() || nuksm_writing.before != NUKSM_UNWRITTEN)
-		return false;
-	if (nuksm_writing.now == NUKSM_UNWRITTEN)
-		return nuksm_is_settled(rmap_item, page,
-					rmap_item->address & PAGE_MASK);
-	remove_rmap_item_from_tree(rmap_item);
-	return true;
+	return !folio_test_ksm(page_folio(page)) &&
+	       nuksm_is_left_alone(rmap_item, page, nuksm_writing.before);
 }
 
 /*
  * The page's checksum is not what it was in the scan before. That is no reason to
  * wait for the next one if nobody wrote to it since, nor if ksmd has not seen it
- * before: it is merged at once with one that is filed already.
+ * before: it is merged at once with one that is filed already. A huge page, which
+ * would have to be split, is not.
  */
-static bool nuksm_may_merge(void)
+static bool nuksm_may_merge(struct page *page)
 {
 	return nuksm_tracks_writes() &&
 	       (nuksm_writing.now == NUKSM_UNWRITTEN ||
-		nuksm_writing.before == NUKSM_NEW);
+		(nuksm_writing.before == NUKSM_NEW &&
+		 !folio_test_large(page_folio(page))));
 }
 
-/* ksmd came by the page that @rmap_item is for. */
-static void nuksm_note_writes(struct ksm_rmap_item *rmap_item)
+/* ksmd came by a page that was not passed. */
+static void nuksm_note_writes(struct ksm_rmap_item *rmap_item,
+			      struct folio *folio)
 {
 	nuksm_writing.before = rmap_item->writes;
-	rmap_item->writes = nuksm_writing.now;
+	nuksm_writing.merged = folio_test_ksm(folio);
+	rmap_item->writes = nuksm_writes_of(rmap_item, folio);
+	if ((rmap_item->address & STABLE_FLAG) && !folio_test_ksm(folio))
+		remove_rmap_item_from_tree(rmap_item);
 }
 
 /* Before the next page is looked for: of @pages that may still be scanned. */
@@ -167,7 +195,7 @@ static inline bool nuksm_leaves_unread(struct ksm_rmap_item *rmap_item,
 	return false;
 }
 
-static inline bool nuksm_may_merge(void)
+static inline bool nuksm_may_merge(struct page *page)
 {
 	return false;
 }

@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What nobody wrote to is not read again; what was written to, however, is merged."""
+
+import ctypes
+import mmap
+import os
+import struct
+from collections.abc import Callable, Iterator
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import stress
+from nuksmlab.bench.scanner import Scanner
+from nuksmlab.ksm import Ksm
+from nuksmlab.tenant import StartTenant
+
+PAGE = mmap.PAGESIZE
+PAGES = 64
+SIZE = PAGES * PAGE
+HUGE = 2 << 20
+MERGEABLE, PAGEOUT, HUGEPAGE = 12, 21, 14  # advice to madvise(2)
+FIXED = 1 | 2  # of mremap(2): may move, and to there
+UNREAD_SCANS = 512  # each page is read once in so many, whatever happens
+# Before pages are merged that were not equal so far: the scan that finds them
+# written to, the one that reads them, and one more if they are written to meanwhile.
+SCANS = 3
+SYS_USERFAULTFD, USER_MODE_ONLY = 323, 1
+UFFDIO_API, UFFDIO_REGISTER, UFFDIO_COPY = 0xC018AA3F, 0xC020AA00, 0xC028AA03
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mremap.restype = ctypes.c_void_p
+
+
+@pytest.fixture
+def scanner(ksm: Ksm) -> Iterator[Scanner]:
+    smart = ksm.read("smart_scan")
+    yield Scanner(ksm)
+    ksm.stop()
+    ksm.write("smart_scan", smart)
+
+
+def some() -> bytes:
+    """Pages that nobody else has."""
+    return os.urandom(SIZE)
+
+
+def address_of(area: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(area))
+
+
+def mapped(contents: bytes, advice: int | None = None) -> mmap.mmap:
+    area = mmap.mmap(-1, len(contents), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if advice is not None:
+        area.madvise(advice)
+    area.madvise(MERGEABLE)
+    area.write(contents)
+    return area
+
+
+def scan(scanner: Scanner, times: int = 1) -> int:
+    """Returns how many pages were read to sum them up."""
+    before = scanner.ksm.read("summed")
+    for _ in range(times):
+        scanner.scan()
+    return scanner.ksm.read("summed") - before
+
+
+def by_stores(area: mmap.mmap, contents: bytes) -> None:
+    area[:] = contents
+
+
+def by_a_file(area: mmap.mmap, contents: bytes) -> None:
+    file = os.memfd_create("contents")
+    os.pwrite(file, contents, 0)
+    assert os.preadv(file, [memoryview(area)], 0) == len(contents)
+    os.close(file)
+
+
+def by_new_pages(area: mmap.mmap, contents: bytes) -> None:
+    area.madvise(mmap.MADV_DONTNEED)
+    area[:] = contents
+
+
+def by_a_child_that_ends(area: mmap.mmap, contents: bytes) -> None:
+    """The pages are shared when they are written to."""
+    child = os.fork()
+    if child == 0:
+        area[:] = some()
+        os._exit(0)
+    area[:] = contents
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def by_a_userfaultfd(area: mmap.mmap, contents: bytes) -> None:
+    uffd = libc.syscall(SYS_USERFAULTFD, os.O_CLOEXEC | USER_MODE_ONLY)
+    if uffd < 0:
+        pytest.skip("this kernel has no userfaultfd for everybody")
+    ioctl(uffd, UFFDIO_API, struct.pack("3Q", 0xAA, 0, 0))
+    start = address_of(area)
+    ioctl(uffd, UFFDIO_REGISTER, struct.pack("4Q", start, SIZE, 1, 0))
+    area.madvise(mmap.MADV_DONTNEED)
+    source = ctypes.create_string_buffer(contents, SIZE)
+    copy = struct.pack("4Qq", start, ctypes.addressof(source), SIZE, 0, 0)
+    ioctl(uffd, UFFDIO_COPY, copy)
+    os.close(uffd)
+
+
+WAYS = (by_stores, by_a_file, by_new_pages, by_a_child_that_ends, by_a_userfaultfd)
+
+
+@pytest.mark.parametrize("write", WAYS, ids=lambda write: str(write.__name__))
+def test_what_was_written_is_merged(
+    ksm: Ksm, scanner: Scanner, write: Callable[[mmap.mmap, bytes], None]
+) -> None:
+    wanted = some()
+    there, late = mapped(wanted), mapped(some())
+    scan(scanner, SCANS)
+    assert ksm.merged() == 0
+    write(late, wanted)
+    scan(scanner, SCANS)
+    assert ksm.merged() == 2 * PAGES
+    assert there[:] == late[:] == wanted
+
+
+def test_what_nobody_wrote_to_is_not_read(scanner: Scanner) -> None:
+    areas = [mapped(some()) for _ in "12"]
+    scan(scanner, SCANS)
+    scans = 16
+    # Of all that is scanned, one page in 512, by turns
+    assert scan(scanner, scans) <= 2 * PAGES * (scans / UNREAD_SCANS + 0.1)
+    written = 7
+    for page in range(written):
+        areas[0][page * PAGE] = areas[0][page * PAGE]
+    assert written <= scan(scanner, SCANS) <= written + 2
+
+
+def test_reading_is_no_writing(ksm: Ksm, scanner: Scanner, start: StartTenant) -> None:
+    tenant = start("reader", mib=2, equal=0, private=100)
+    scan(scanner, SCANS)
+    tenant.command("touch")
+    assert scan(scanner) <= 2 * 512 / UNREAD_SCANS
+    assert ksm.read("pages_unshared") >= 512
+
+
+def test_merged_pages_are_not_read(ksm: Ksm, scanner: Scanner) -> None:
+    wanted = some()
+    areas = [mapped(wanted) for _ in "12"]
+    scan(scanner, SCANS)
+    assert ksm.merged() == 2 * PAGES
+    assert scan(scanner, SCANS) == 0
+    assert all(area[:] == wanted for area in areas)
+
+
+def test_a_newcomer_is_merged_in_one_scan(ksm: Ksm, scanner: Scanner) -> None:
+    """With pages that are merged, and with such that are alone so far."""
+    merged, alone = some(), some()
+    areas = [mapped(merged), mapped(merged), mapped(alone)]
+    scan(scanner, SCANS)
+    areas += [mapped(merged), mapped(alone)]
+    scan(scanner)
+    assert ksm.merged() == 5 * PAGES
+
+
+def test_two_newcomers_are_not_merged_before_they_stand_still(
+    ksm: Ksm, scanner: Scanner
+) -> None:
+    contents = some()
+    areas = [mapped(contents) for _ in "12"]
+    scan(scanner)
+    assert ksm.merged() == 0
+    for area in areas:
+        area[:] = some()
+    scan(scanner)
+    assert ksm.merged() == 0
+
+
+def test_what_leaves_a_merged_page_again_and_again_is_left_alone(
+    ksm: Ksm, scanner: Scanner
+) -> None:
+    contents = some()
+    areas = [mapped(contents) for _ in "123"]
+    scan(scanner, SCANS)
+    assert ksm.merged() == 3 * PAGES
+    for _ in range(5):
+        areas[0][:] = some()
+        scan(scanner)
+        areas[0][:] = contents
+        scan(scanner)
+        assert ksm.merged() == 2 * PAGES
+    scan(scanner, SCANS)
+    assert ksm.merged() == 3 * PAGES
+
+
+def test_what_is_read_all_the_time_is_merged(ksm: Ksm, scanner: Scanner) -> None:
+    wanted = some()
+    there, late = mapped(some()), mapped(some())
+    scan(scanner, SCANS)
+    there[:], late[:] = wanted, wanted
+    for _ in range(SCANS):
+        assert there[:] == late[:] == wanted
+        scan(scanner)
+    assert ksm.merged() == 2 * PAGES
+
+
+def test_what_is_written_all_the_time_but_stays_equal_is_merged(
+    ksm: Ksm, scanner: Scanner
+) -> None:
+    wanted = some()
+    there, late = mapped(some()), mapped(some())
+    scan(scanner, SCANS)
+    for _ in range(SCANS + 1):
+        there[:], late[:] = wanted, wanted
+        scan(scanner)
+    assert ksm.merged() == 2 * PAGES
+
+
+def test_other_pages_that_were_moved_there_are_read(ksm: Ksm, scanner: Scanner) -> None:
+    """Nobody wrote to them since ksmd took their dirty bits, at another place."""
+    wanted = some()
+    spare, late = mapped(wanted), mapped(some())
+    scan(scanner, SCANS)
+    moved = libc.mremap(
+        ctypes.c_void_p(address_of(spare)),
+        ctypes.c_size_t(SIZE),
+        ctypes.c_size_t(SIZE),
+        FIXED,
+        ctypes.c_void_p(address_of(late)),
+    )
+    assert moved == address_of(late)
+    there = mapped(wanted)
+    scan(scanner, SCANS)
+    # By 8 bits of a page's number one in 256 may be taken for what was there before
+    assert ksm.merged() >= 2 * (PAGES - 4)
+    assert there[:] == late[:] == wanted
+
+
+def test_what_the_kernel_writes_unseen_is_merged_at_last(ksm: Ksm) -> None:
+    wanted = some()
+    there, late = mapped(wanted), mapped(some())
+    ksm.start()
+    ksm.wait_scans(SCANS + 1)
+    memory = os.open("/proc/self/mem", os.O_WRONLY)
+    assert os.pwrite(memory, wanted, address_of(late)) == SIZE
+    os.close(memory)
+    ksm.wait_scans(UNREAD_SCANS + SCANS)
+    assert ksm.merged() == 2 * PAGES
+    assert there[:] == late[:] == wanted
+
+
+def test_pages_that_somebody_holds_are_read(scanner: Scanner) -> None:
+    """Whoever holds a page may write to it."""
+    area = mapped(some())
+    scan(scanner, SCANS)
+    held, into = os.pipe()
+    count = 8
+    vector = (ctypes.c_void_p * 2)(address_of(area), count * PAGE)
+    assert libc.vmsplice(into, ctypes.byref(vector), 1, 0) == count * PAGE
+    scan(scanner)
+    assert count <= scan(scanner) <= count + 2
+    os.close(held)
+    os.close(into)
+
+
+def test_pages_of_a_huge_page_are_not_read(ksm: Ksm, scanner: Scanner) -> None:
+    contents = [os.urandom(2 * HUGE) for _ in "12"]
+    area, other = (mapped(content, HUGEPAGE) for content in contents)
+    rollup = Path("/proc/self/smaps_rollup").read_text().split()
+    if int(rollup[rollup.index("AnonHugePages:") + 1]) == 0:
+        pytest.skip("this kernel gave no huge pages")
+    scan(scanner, SCANS)
+    pages = 4 * HUGE // PAGE
+    assert scan(scanner) <= 2 * pages / UNREAD_SCANS
+    start = -address_of(area) % HUGE
+    area[start] = area[start]
+    assert HUGE // PAGE <= scan(scanner, 2) < 1.5 * HUGE // PAGE
+    other[:] = contents[0]
+    scan(scanner, SCANS)
+    assert ksm.merged() == pages
+    assert area[:] == other[:] == contents[0]
+
+
+def test_what_was_paged_out_and_written_meanwhile_is_merged(
+    ksm: Ksm, scanner: Scanner
+) -> None:
+    if not Path("/sys/block/zram0").exists():
+        pytest.skip("this kernel has nothing to swap to")
+    wanted = some()
+    there, late = mapped(wanted), mapped(some())
+    scan(scanner, SCANS)
+    swap = stress.Swap(64)
+    try:
+        late[:] = wanted  # and out it goes, before ksmd comes by
+        late.madvise(PAGEOUT)
+        assert late[:] == wanted
+        scan(scanner, SCANS)
+        assert ksm.merged() == 2 * PAGES
+        assert there[:] == late[:] == wanted
+    finally:
+        swap.off()
+        stress.put(Path("/sys/block/zram0/reset"), 1)
+
+
+def test_writes_reach_the_swap(scanner: Scanner) -> None:
+    """What was written to after ksmd took the dirty bit is not lost by reclaim."""
+    if not Path("/sys/block/zram0").exists():
+        pytest.skip("this kernel has nothing to swap to")
+    swap = stress.Swap(64)
+    area = mapped(some())
+    try:
+        for _ in range(8):
+            contents = some()
+            area[:] = contents
+            scan(scanner)
+            area.madvise(PAGEOUT)
+            assert area[:] == contents
+            scan(scanner)
+            area.madvise(PAGEOUT)  # clean now, and in the swap cache
+            assert area[:] == contents
+    finally:
+        swap.off()
+        stress.put(Path("/sys/block/zram0/reset"), 1)
+
+
+def test_trees_keep_nobody_who_has_gone(
+    ksm: Ksm, scanner: Scanner, start: StartTenant
+) -> None:
+    """Neither pages of processes that ended, nor merged ones that nobody has."""
+    stays = mapped(some())  # ksmd stops when there is nobody to scan
+    tenants = [start(f"vm-{number}", mib=8) for number in range(2)]
+    tenants.append(start("alone", mib=8, equal=0, private=100))
+    scan(scanner, SCANS)
+    assert ksm.read("pages_unshared") >= tenants[2].spec.mib * 256
+    for tenant in tenants:
+        tenant.quit()
+    scan(scanner, SCANS)
+    assert ksm.read("pages_unshared") == len(stays) // PAGE
+    assert ksm.merged() == 0
+
+
+def test_chains_of_pages_that_are_gone_are_dropped(ksm: Ksm, scanner: Scanner) -> None:
+    stays = mapped(some())
+    content = os.urandom(PAGE)
+    many = ksm.read("max_page_sharing") + 2
+    for _ in range(3):
+        area = mapped(content * many)
+        scan(scanner, SCANS)
+        assert ksm.read("stable_node_chains") == 1
+        area.close()
+        scan(scanner, SCANS)
+        assert ksm.read("stable_node_chains") == 0
+        content = os.urandom(PAGE)
+    assert ksm.read("pages_unshared") == len(stays) // PAGE
+
+
+def test_fewer_pages_are_scanned_than_asked_for_only_at_the_end(ksm: Ksm) -> None:
+    """Pages that are passed count: ksmd rests after so many as pages_to_scan says."""
+    area = mapped(os.urandom(16 * SIZE))
+    ksm.start()
+    ksm.wait_scans(SCANS + 1)
+    ksm.stop()
+    ksm.write("pages_to_scan", 100)
+    before = ksm.read("pages_scanned"), ksm.read("full_scans")
+    ksm.start()
+    ksm.wait_scans(4)
+    ksm.stop()
+
+    scanned = ksm.read("pages_scanned") - before[0]
+    scans = ksm.read("full_scans") - before[1]
+    assert scanned >= (scans - 1) * len(area) // PAGE
