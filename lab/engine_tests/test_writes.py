@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import stress
+from nuksmlab import stress, wait
 from nuksmlab.bench.scanner import Scanner
+from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import StartTenant
 
@@ -20,7 +21,8 @@ PAGE = mmap.PAGESIZE
 PAGES = 64
 SIZE = PAGES * PAGE
 HUGE = 2 << 20
-MERGEABLE, PAGEOUT, HUGEPAGE = 12, 21, 14  # advice to madvise(2)
+FREE, MERGEABLE, HUGEPAGE, PAGEOUT = 8, 12, 14, 21  # advice to madvise(2)
+KPF_DIRTY = 1 << 4
 FIXED = 1 | 2  # of mremap(2): may move, and to there
 UNREAD_SCANS = 512  # each page is read once in so many, whatever happens
 # Before pages are merged that were not equal so far: the scan that finds them
@@ -319,6 +321,44 @@ def test_writes_reach_the_swap(scanner: Scanner) -> None:
             area.madvise(PAGEOUT)  # clean now, and in the swap cache
             assert area[:] == contents
     finally:
+        swap.off()
+        stress.put(Path("/sys/block/zram0/reset"), 1)
+
+
+def is_marked_dirty(area: mmap.mmap) -> bool:
+    """Did ksmd, or anybody, take the dirty bit of its first page?"""
+    frame = model.frames(os.getpid(), address_of(area), 1)[0]
+    with Path("/proc/kpageflags").open("rb") as flags:
+        flags.seek(frame * 8)
+        return bool(struct.unpack("Q", flags.read(8))[0] & KPF_DIRTY)
+
+
+def test_a_write_after_free_is_not_lost(ksm: Ksm) -> None:
+    """The processor may still have the translation that it wrote by before."""
+    if not Path("/sys/block/zram0").exists():
+        pytest.skip("this kernel has nothing to swap to")
+    swap = stress.Swap(64)
+    cpus = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {max(cpus)})
+        ksm.set_speed({"pages_to_scan": 50, "sleep_millisecs": 5})
+        ksm.start()
+        for turn in range(40):
+            area = mapped(os.urandom(1000 * PAGE))
+
+            def taken(area: mmap.mmap = area) -> bool:
+                for byte in range(2000):
+                    area[0] = byte % 256
+                return is_marked_dirty(area)
+
+            wait.until(taken, lambda: "ksmd, to take a dirty bit", poll=0)
+            assert libc.madvise(ctypes.c_void_p(address_of(area)), PAGE, FREE) == 0
+            area[0] = 1 + turn
+            libc.madvise(ctypes.c_void_p(address_of(area)), PAGE, PAGEOUT)
+            assert area[0] == 1 + turn
+            area.close()
+    finally:
+        os.sched_setaffinity(0, cpus)
         swap.off()
         stress.put(Path("/sys/block/zram0/reset"), 1)
 
