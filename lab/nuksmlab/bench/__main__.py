@@ -53,6 +53,9 @@ def parse_arguments() -> argparse.Namespace:
     )
     scans = commands.add_parser("steady")
     scans.add_argument("--quick", action="store_true", help="64 MiB, once")
+    scans.add_argument(
+        "--name", default="steady", help="under which build/bench has the results"
+    )
     trees = commands.add_parser("trees")
     for experiment in (index, scans, trees):
         experiment.add_argument("--kernel", type=Path, required=True)
@@ -108,13 +111,13 @@ def experiment(
     return 1 if wrong else 0
 
 
-def scans(kernel: Path, extent: steady.Extent) -> int:
-    """steady.json and arrival.json, their tables, and whether the goals are reached."""
+def scans(name: str, kernel: Path, extent: steady.Extent) -> int:
+    """steady.json and arrival.json, or so, and their tables."""
     host.check_room(SCANS_GUEST_MIB)
-    raw = report.OUTPUT / "steady"
+    raw = report.OUTPUT / name
     shutil.rmtree(raw, ignore_errors=True)
     raw.mkdir(parents=True)
-    report.write_host("steady", host.describe())
+    report.write_host(name, host.describe())
     measured: list[steady.Steady] = []
     arrivals: list[steady.Arrival] = []
     with host.many_mappings():
@@ -129,20 +132,21 @@ def scans(kernel: Path, extent: steady.Extent) -> int:
                     measured.append(steady.steady_result(sample, meter.seconds))
                 else:
                     arrivals.append(steady.arrival_result(sample, meter.seconds))
-            report.write_results("steady", measured)
-            report.write_results("arrival", arrivals)
-    text = report.make_steady()
-    print(f"\n{text}")
+            report.write_results(name, measured)
+            report.write_results(report.arrival_name(name), arrivals)
+    print(f"\n{report.make_steady(name)}")
     return 0
 
 
 def carry_out(arguments: argparse.Namespace) -> int:
     if arguments.command == "report":
-        steady_too = arguments.experiment == "steady"
-        print(report.make_steady() if steady_too else report.make(arguments.experiment))
+        name = arguments.experiment
+        of_scans = name.startswith("steady")
+        print(report.make_steady(name) if of_scans else report.make(name))
         return 0
     if arguments.command == "steady":
-        return scans(arguments.kernel, steady.QUICK if arguments.quick else steady.FULL)
+        extent_of_scans = steady.QUICK if arguments.quick else steady.FULL
+        return scans(arguments.name, arguments.kernel, extent_of_scans)
     if arguments.command == "trees":
         boots = [Boot("nuksm", arguments.kernel, plan.FORESTS)]
         return experiment("trees", plan.TREES, boots)

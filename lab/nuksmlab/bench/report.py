@@ -42,11 +42,18 @@ def make(name: str) -> str:
     return text
 
 
-def make_steady() -> str:
-    """Writes the tables of steady.json and arrival.json, and returns them."""
-    measured = cast(list[Steady], json.loads((OUTPUT / "steady.json").read_text()))
-    arrivals = cast(list[Arrival], json.loads((OUTPUT / "arrival.json").read_text()))
-    host = cast(Host, json.loads((OUTPUT / "steady.host.json").read_text()))
+def arrival_name(name: str) -> str:
+    """Of the results that are measured with those of `name`, steady or the like."""
+    return name.replace("steady", "arrival", 1)
+
+
+def make_steady(name: str) -> str:
+    """Writes the tables of NAME.json and of the arrivals, and returns them."""
+    measured = cast(list[Steady], json.loads((OUTPUT / f"{name}.json").read_text()))
+    arrivals = cast(
+        list[Arrival], json.loads((OUTPUT / f"{arrival_name(name)}.json").read_text())
+    )
+    host = cast(Host, json.loads((OUTPUT / f"{name}.host.json").read_text()))
     text = steady.render(measured, arrivals, host)
-    (OUTPUT / "steady.md").write_text(text)
+    (OUTPUT / f"{name}.md").write_text(text)
     return text

@@ -308,6 +308,7 @@ pub mod tests {
             content_compares: Some(2_000),
             compared_bytes: Some(6_001_000),
             collisions: Some(1),
+            summed: Some(4_000),
             last_scan_ms: Some(1_250),
             last_scan_cpu_ms: Some(800),
             ..Engine::default()

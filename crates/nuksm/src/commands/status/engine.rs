@@ -4,8 +4,9 @@
 use crate::shared::output::{known, line};
 use nuksm_ksmfs::Engine;
 
-/// A heading, and lines of figures, each with what it counts.
-pub fn report(engine: &Engine) -> String {
+/// A heading, and lines of figures, each with what it counts; `scanned` are all pages
+/// that ksmd came by.
+pub fn report(engine: &Engine, scanned: Option<u64>) -> String {
     let trees = match engine.kib_per_tree {
         Some(0) => "one tree of each kind".into(),
         kib => format!("{} trees of each kind, one per {} KiB of memory", known(engine.trees), known(kib)),
@@ -18,6 +19,7 @@ pub fn report(engine: &Engine) -> String {
         .map(|(bytes, comparisons)| format!("{:.0}", bytes as f64 / comparisons as f64));
     let by_content =
         format!("comparing two pages did, reading {} bytes of each on average", known(bytes_each));
+    let unread = format!("pages, of {} scanned; to the others nobody had written", known(scanned));
     let seconds = |ms: Option<u64>| known(ms.map(|ms| format!("{:.2} s", ms as f64 / 1000.0)));
     let scan_cpu = format!("of which ksmd was on a CPU for {}", seconds(engine.last_scan_cpu_ms));
     [
@@ -37,6 +39,7 @@ pub fn report(engine: &Engine) -> String {
         ),
         line("by content", known(engine.content_compares), &by_content),
         line("collisions", known(engine.collisions), "pages of equal checksum that differed"),
+        line("read", known(engine.summed), &unread),
         line("last full scan", seconds(engine.last_scan_ms), &scan_cpu),
     ]
     .concat()
@@ -62,9 +65,10 @@ Engine
   by checksum          1234567  levels of a tree that comparing integers decided
   by content              2000  comparing two pages did, reading 3000 bytes of each on average
   collisions                 1  pages of equal checksum that differed
+  read                    4000  pages, of 90000 scanned; to the others nobody had written
   last full scan        1.25 s  of which ksmd was on a CPU for 0.80 s
 ";
-        assert_eq!(report(&engine()), expected);
+        assert_eq!(report(&engine(), Some(90_000)), expected);
     }
 
     #[test]
@@ -75,15 +79,16 @@ Engine
             compared_bytes: Some(0),
             ..Engine::default()
         };
-        let text = report(&index_only);
+        let text = report(&index_only, None);
         assert!(text.contains("  placement                  -  of new"), "{text}");
         assert!(text.contains("  placed: hot                -  on"), "{text}");
         assert!(
             text.contains("  by content                 0  comparing two pages did, reading - bytes"),
             "{text}"
         );
+        assert!(text.contains("  read                       -  pages, of - scanned"), "{text}");
         assert!(text.contains("  last full scan             -  of which ksmd was on a CPU for -"), "{text}");
         let one_tree = Engine { kib_per_tree: Some(0), trees: Some(1), ..index_only };
-        assert!(report(&one_tree).contains("  one tree of each kind\n"));
+        assert!(report(&one_tree, None).contains("  one tree of each kind\n"));
     }
 }
