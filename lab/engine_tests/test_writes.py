@@ -147,7 +147,8 @@ def test_what_nobody_wrote_to_is_not_read(scanner: Scanner) -> None:
     written = 7
     for page in range(written):
         areas[0][page * PAGE] = areas[0][page * PAGE]
-    assert written <= scan(scanner, SCANS) <= written + 2
+    # and, of each area, one whose turn it is to be read
+    assert written <= scan(scanner, SCANS) <= written + 2 * SCANS
 
 
 def test_reading_is_no_writing(ksm: Ksm, scanner: Scanner, start: StartTenant) -> None:
@@ -279,6 +280,8 @@ def test_pages_that_somebody_holds_are_read(scanner: Scanner) -> None:
 
 
 def test_pages_of_a_huge_page_are_not_read(ksm: Ksm, scanner: Scanner) -> None:
+    if not Path("/sys/kernel/mm/transparent_hugepage").exists():
+        pytest.skip("this kernel has no huge pages")
     contents = [os.urandom(2 * HUGE) for _ in "12"]
     area, other = (mapped(content, HUGEPAGE) for content in contents)
     rollup = Path("/proc/self/smaps_rollup").read_text().split()

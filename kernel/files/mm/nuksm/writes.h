@@ -26,8 +26,8 @@
 #define NUKSM_UNREAD_SCANS	512
 #define NUKSM_UNREAD_BY_GUESTS	64
 
-/* At most so many are passed while the mmap_lock is held. */
-#define NUKSM_MOST_PASSED	8192
+/* At most so many are passed before those who wait for the mmap_lock have their turn. */
+#define NUKSM_MOST_PASSED	256
 
 /* How many pages may be passed before ksm_do_scan() has its turn, and how many were. */
 static unsigned int nuksm_may_pass, nuksm_passed;
@@ -129,15 +129,24 @@ static bool nuksm_passes(struct vm_area_struct *vma, unsigned long addr,
 	return true;
 }
 
-/*
- * ksmd came by a page that was not passed. Shall it not be read nonetheless? Nor does
- * smart_scan, then, count the scan as one that was in vain.
- */
+/* ksmd came by a page that was not passed. Shall it not be read nonetheless? */
 static bool nuksm_leaves_unread(struct ksm_rmap_item *rmap_item,
 				struct page *page)
 {
 	return !folio_test_ksm(page_folio(page)) &&
 	       nuksm_is_left_alone(rmap_item, page, nuksm_writing.before);
+}
+
+/*
+ * May smart_scan leave the page out, as it was in vain so often? Only if it would be
+ * read, and after that in the next scan again, as it is written to all the time.
+ */
+static bool nuksm_may_be_skipped(struct ksm_rmap_item *rmap_item,
+				 struct page *page)
+{
+	return !nuksm_tracks_writes() ||
+	       (nuksm_writing.now == NUKSM_WRITTEN &&
+		!nuksm_leaves_unread(rmap_item, page));
 }
 
 /*
@@ -193,6 +202,12 @@ static inline bool nuksm_leaves_unread(struct ksm_rmap_item *rmap_item,
 				       struct page *page)
 {
 	return false;
+}
+
+static inline bool nuksm_may_be_skipped(struct ksm_rmap_item *rmap_item,
+					struct page *page)
+{
+	return true;
 }
 
 static inline bool nuksm_may_merge(struct page *page)
