@@ -3,9 +3,11 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from nuksmlab import stress
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import ANYWHERE, Spec, StartTenant, Tenant
 
@@ -48,3 +50,14 @@ def start() -> Iterator[StartTenant]:
     for tenant in tenants:
         tenant.process.kill()
         tenant.process.communicate()
+
+
+@pytest.fixture
+def swap() -> Iterator[Path]:
+    """Somewhere to page out to: 64 MiB of compressed memory."""
+    if not Path("/sys/block/zram0").exists():
+        pytest.skip("this kernel has nothing to swap to")
+    device = stress.Swap(64)
+    yield Path(device.device)
+    device.off()
+    stress.put(Path("/sys/block/zram0/reset"), 1)

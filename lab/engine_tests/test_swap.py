@@ -5,12 +5,11 @@ import ctypes
 import mmap
 import os
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from nuksmlab import stress, wait
+from nuksmlab import wait
 from nuksmlab.ksm import Ksm
 
 PAGE = mmap.PAGESIZE
@@ -27,16 +26,6 @@ def frames(area: mmap.mmap) -> list[int]:
         pagemap.seek(address // PAGE * 8)
         entries = struct.unpack(f"{PAGES}Q", pagemap.read(PAGES * 8))
     return [entry & FRAME if entry & PRESENT else 0 for entry in entries]
-
-
-@pytest.fixture
-def swap() -> Iterator[Path]:
-    if not Path("/sys/block/zram0").exists():
-        pytest.skip("this kernel has nothing to swap to")
-    device = stress.Swap(64)
-    yield Path(device.device)
-    device.off()
-    stress.put(Path("/sys/block/zram0/reset"), 1)
 
 
 @pytest.mark.usefixtures("swap")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import stress, wait
+from nuksmlab import wait
 from nuksmlab.bench.scanner import Scanner
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
@@ -299,46 +299,34 @@ def test_pages_of_a_huge_page_are_not_read(ksm: Ksm, scanner: Scanner) -> None:
     assert area[:] == other[:] == contents[0]
 
 
+@pytest.mark.usefixtures("swap")
 def test_what_was_paged_out_and_written_meanwhile_is_merged(
     ksm: Ksm, scanner: Scanner
 ) -> None:
-    if not Path("/sys/block/zram0").exists():
-        pytest.skip("this kernel has nothing to swap to")
     wanted = some()
     there, late = mapped(wanted), mapped(some())
     scan(scanner, SCANS)
-    swap = stress.Swap(64)
-    try:
-        late[:] = wanted  # and out it goes, before ksmd comes by
-        late.madvise(PAGEOUT)
-        assert late[:] == wanted
-        scan(scanner, SCANS)
-        assert ksm.merged() == 2 * PAGES
-        assert there[:] == late[:] == wanted
-    finally:
-        swap.off()
-        stress.put(Path("/sys/block/zram0/reset"), 1)
+    late[:] = wanted  # and out it goes, before ksmd comes by
+    late.madvise(PAGEOUT)
+    assert late[:] == wanted
+    scan(scanner, SCANS)
+    assert ksm.merged() == 2 * PAGES
+    assert there[:] == late[:] == wanted
 
 
+@pytest.mark.usefixtures("swap")
 def test_writes_reach_the_swap(scanner: Scanner) -> None:
     """What was written to after ksmd took the dirty bit is not lost by reclaim."""
-    if not Path("/sys/block/zram0").exists():
-        pytest.skip("this kernel has nothing to swap to")
-    swap = stress.Swap(64)
     area = mapped(some())
-    try:
-        for _ in range(8):
-            contents = some()
-            area[:] = contents
-            scan(scanner)
-            area.madvise(PAGEOUT)
-            assert area[:] == contents
-            scan(scanner)
-            area.madvise(PAGEOUT)  # clean now, and in the swap cache
-            assert area[:] == contents
-    finally:
-        swap.off()
-        stress.put(Path("/sys/block/zram0/reset"), 1)
+    for _ in range(8):
+        contents = some()
+        area[:] = contents
+        scan(scanner)
+        area.madvise(PAGEOUT)
+        assert area[:] == contents
+        scan(scanner)
+        area.madvise(PAGEOUT)  # clean now, and in the swap cache
+        assert area[:] == contents
 
 
 def is_marked_dirty(area: mmap.mmap) -> bool:
@@ -349,11 +337,9 @@ def is_marked_dirty(area: mmap.mmap) -> bool:
         return bool(struct.unpack("Q", flags.read(8))[0] & KPF_DIRTY)
 
 
+@pytest.mark.usefixtures("swap")
 def test_a_write_after_free_is_not_lost(ksm: Ksm) -> None:
     """The processor may still have the translation that it wrote by before."""
-    if not Path("/sys/block/zram0").exists():
-        pytest.skip("this kernel has nothing to swap to")
-    swap = stress.Swap(64)
     cpus = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {max(cpus)})
@@ -375,8 +361,6 @@ def test_a_write_after_free_is_not_lost(ksm: Ksm) -> None:
             area.close()
     finally:
         os.sched_setaffinity(0, cpus)
-        swap.off()
-        stress.put(Path("/sys/block/zram0/reset"), 1)
 
 
 def test_trees_keep_nobody_who_has_gone(
@@ -421,7 +405,6 @@ def test_fewer_pages_are_scanned_than_asked_for_only_at_the_end(ksm: Ksm) -> Non
     ksm.start()
     ksm.wait_scans(4)
     ksm.stop()
-
     scanned = ksm.read("pages_scanned") - before[0]
     scans = ksm.read("full_scans") - before[1]
     assert scanned >= (scans - 1) * len(area) // PAGE

@@ -44,7 +44,7 @@ pub struct Engine {
     pub collisions: Option<u64>,
     /// Pages gone or rewritten whose place in the unstable tree was taken.
     pub replaced: Option<u64>,
-    /// Pages read to be summed up; the others scanned, nobody had written to.
+    /// Pages read to make their checksums; others were scanned, and left unread.
     pub summed: Option<u64>,
     /// How long the last full scan took, in milliseconds.
     pub last_scan_ms: Option<u64>,

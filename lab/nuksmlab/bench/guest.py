@@ -3,6 +3,7 @@
 
 import json
 import os
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -33,6 +34,12 @@ def set_index(ksm: Ksm, run: Run, default_kib: int) -> tuple[int, int]:
     return kib, ksm.read("trees")
 
 
+def verify(tenants: Iterable[Tenant]) -> None:
+    for tenant in tenants:
+        if bad := tenant.bad_pages():
+            raise BenchError(f"{bad} bad pages in {tenant.spec.name}: {tenant.spec}")
+
+
 def measure(scanner: Scanner, run: Run, default_kib: int | None) -> Sample:
     scanner.ksm.unmerge()
     kib, trees = None, 1
@@ -47,9 +54,7 @@ def measure(scanner: Scanner, run: Run, default_kib: int | None) -> Sample:
         for tenant in tenants:
             tenant.command("change")
         scans.append(scanner.scan())
-        for tenant in tenants:
-            if bad := tenant.bad_pages():
-                raise BenchError(f"{bad} bad pages in {tenant.spec.name}: {run}")
+        verify(tenants)
     return {"run": run, "kib_per_tree": kib, "trees": trees, "scans": scans}
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 
 from nuksmlab.bench.host import Host
 from nuksmlab.bench.records import PAGE_BYTES, CpuSeconds, Scan, growth
+from nuksmlab.bench.table import markdown
 
 CONFIGS = ("stock", "stock smart_scan", "before", "ours")
 # With smart_scan, what came first is seldom looked at any more: the second tenant is
@@ -148,15 +149,6 @@ def arrival_result(sample: dict[str, Any], cpu_seconds: CpuSeconds) -> Arrival:
     }
 
 
-def row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join(row(line) for line in lines)
-
-
 def microseconds(results: Sequence[Steady]) -> list[float]:
     return [r["cpu_seconds"] * 1e6 / r["pages_scanned"] for r in results]
 
@@ -206,7 +198,7 @@ def steady_tables(results: Sequence[Steady]) -> str:
             *(f"{to} / ours" for to in CONFIGS[:-1]),
             "ours reads of all pages",
         ]
-        parts.append(table(head, rows))
+        parts.append(markdown(head, rows))
     return "\n\n".join(parts)
 
 
@@ -221,7 +213,7 @@ def arrival_table(results: Sequence[Arrival]) -> str:
             scans = "/".join(str(n) for n in sorted({r["scans"] for r in mine}))
             cells.append(f"{scans}; {spread([r['seconds'] for r in mine])}")
         rows.append([str(tenant), *cells])
-    return table(["tenant: scans; seconds of CPU", *ARRIVAL_CONFIGS], rows)
+    return markdown(["tenant: scans; seconds of CPU", *ARRIVAL_CONFIGS], rows)
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,12 @@ What `plan.json` says, into `samples.jsonl`.
 
 import itertools
 import json
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from nuksmlab.bench import settings, steady
+from nuksmlab.bench.guest import OUTPUT, BenchError, verify
 from nuksmlab.bench.meter import wait_until_sampled
 from nuksmlab.bench.records import Scan
 from nuksmlab.bench.scanner import Scanner
@@ -20,24 +19,13 @@ from nuksmlab.bench.steady import Run
 from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.tenant import ANYWHERE, Spec, Tenant
 
-OUTPUT = Path(os.environ["NUKSM_OUTPUT"])
 Sample = dict[str, Any]
-
-
-class BenchError(Exception):
-    """A run that must not count."""
 
 
 def start(stack: ExitStack, name: str, run: Run) -> Tenant:
     shares = steady.WORKLOADS[run["workload"]]
     spec = Spec(name, ANYWHERE, run["mib"], madvised=True, **shares)
     return stack.enter_context(Tenant(spec))
-
-
-def verify(tenants: list[Tenant]) -> None:
-    for tenant in tenants:
-        if bad := tenant.bad_pages():
-            raise BenchError(f"{bad} bad pages in {tenant.spec.name}")
 
 
 def steady_samples(scanner: Scanner, run: Run) -> Iterator[Sample]:

@@ -19,7 +19,7 @@ pub fn report(engine: &Engine, scanned: Option<u64>) -> String {
         .map(|(bytes, comparisons)| format!("{:.0}", bytes as f64 / comparisons as f64));
     let by_content =
         format!("comparing two pages did, reading {} bytes of each on average", known(bytes_each));
-    let unread = format!("pages, of {} scanned; to the others nobody had written", known(scanned));
+    let unread = format!("pages to sum them up, of {} that were scanned", known(scanned));
     let seconds = |ms: Option<u64>| known(ms.map(|ms| format!("{:.2} s", ms as f64 / 1000.0)));
     let scan_cpu = format!("of which ksmd was on a CPU for {}", seconds(engine.last_scan_cpu_ms));
     [
@@ -65,7 +65,7 @@ Engine
   by checksum          1234567  levels of a tree that comparing integers decided
   by content              2000  comparing two pages did, reading 3000 bytes of each on average
   collisions                 1  pages of equal checksum that differed
-  read                    4000  pages, of 90000 scanned; to the others nobody had written
+  read                    4000  pages to sum them up, of 90000 that were scanned
   last full scan        1.25 s  of which ksmd was on a CPU for 0.80 s
 ";
         assert_eq!(report(&engine(), Some(90_000)), expected);
@@ -86,7 +86,7 @@ Engine
             text.contains("  by content                 0  comparing two pages did, reading - bytes"),
             "{text}"
         );
-        assert!(text.contains("  read                       -  pages, of - scanned"), "{text}");
+        assert!(text.contains("  read                       -  pages to sum them up, of - that"), "{text}");
         assert!(text.contains("  last full scan             -  of which ksmd was on a CPU for -"), "{text}");
         let one_tree = Engine { kib_per_tree: Some(0), trees: Some(1), ..index_only };
         assert!(report(&one_tree, None).contains("  one tree of each kind\n"));
