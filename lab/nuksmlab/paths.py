@@ -10,6 +10,7 @@ TENANT = BUILD / "tenant"
 FUZZER = BUILD / "fuzzer"
 WORKLOAD = BUILD / "workload"
 BOUND = BUILD / "bound"
+NEIGHBOUR = BUILD / "neighbour"
 COUNTER = BUILD / "dram.so"
 NUKSM = REPOSITORY / "target" / "release" / "nuksm"
 

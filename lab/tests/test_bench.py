@@ -15,7 +15,12 @@ from nuksmlab.bench.records import Result, Sample
 
 EXPECTED = Path(__file__).parent / "expected"
 FOREST = Series("checksum", 256)
-HOST: host.Host = {"processor": "a CPU", "kernel": "6.1", "load_before": 0.25}
+HOST: host.Host = {
+    "processor": "a CPU",
+    "kernel": "6.1",
+    "load_before": 0.25,
+    "shared_cache_kib": 8192,
+}
 
 
 def result(

@@ -8,6 +8,8 @@ guest     the runs, inside User-Mode Linux
 settings  the ways of scanning that are compared
 steady    scans of what was scanned before, and tenants that come
 steady_guest  the same, inside
+neighbour what such scans cost a program on another CPU
+neighbour_guest  the same, inside
 meter     the CPU time that the guest's kernel takes
 host      what the host has to have for all that
 figures   medians, speedups, what does not fit together

@@ -3,20 +3,24 @@
 
 index:   four indexes in one boot, and the same kernel without the engine
 steady:  scanning what was scanned before, and tenants that come, in one boot
+neighbour: what such scans cost a program on another CPU
 trees:   how many trees are best when checksums decide
 report:  table and picture again, from what was measured
 """
 
 import argparse
 import json
+import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from nuksmlab import guard, machine, paths, uml
-from nuksmlab.bench import figures, host, plan, records, report, steady
+from nuksmlab.bench import figures, host, neighbour, plan, records, report, steady
 from nuksmlab.bench.meter import Meter
 from nuksmlab.bench.records import Result, Run
 
@@ -56,11 +60,18 @@ def parse_arguments() -> argparse.Namespace:
     scans.add_argument(
         "--name", default="steady", help="under which build/bench has the results"
     )
+    beside = commands.add_parser("neighbour")
+    beside.add_argument("--quick", action="store_true", help="64 MiB, once")
+    beside.add_argument(
+        "--name", default="neighbour", help="under which build/bench has the results"
+    )
     trees = commands.add_parser("trees")
-    for experiment in (index, scans, trees):
+    for experiment in (index, scans, beside, trees):
         experiment.add_argument("--kernel", type=Path, required=True)
     again = commands.add_parser("report")
-    again.add_argument("experiment", help="index, trees or another --name")
+    again.add_argument(
+        "experiment", help="index, steady, neighbour, trees or another --name"
+    )
     return parser.parse_args()
 
 
@@ -138,12 +149,60 @@ def scans(name: str, kernel: Path, extent: steady.Extent) -> int:
     return 0
 
 
+@contextmanager
+def neighbour_runs(cpu: int, kib: int, output: Path) -> Iterator[None]:
+    """A program that uses so much of the cache, on a CPU that nothing else here has.
+
+    What it says once a second is in `output`.
+    """
+    cpus = os.sched_getaffinity(0)
+    command = [str(paths.NEIGHBOUR), str(cpu), str(kib)]
+    with output.open("wb") as said:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said)
+    os.sched_setaffinity(0, cpus - {cpu})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cpus)
+        assert process.stdin
+        process.stdin.close()
+        status = process.wait()
+    if status != 0:
+        raise machine.MachineError(f"{command[0]} ended with status {status}")
+
+
+def beside(name: str, kernel: Path, extent: neighbour.Extent) -> int:
+    """neighbour.json, or so, and its table."""
+    host.check_room(SCANS_GUEST_MIB)
+    cpu, where = host.neighbour_cpu(), host.describe()
+    raw = report.OUTPUT / name
+    shutil.rmtree(raw, ignore_errors=True)
+    raw.mkdir(parents=True)
+    report.write_host(name, where)
+    results: list[neighbour.Neighbour] = []
+    with host.many_mappings():
+        for repetition in range(extent.repetitions):
+            output, said = raw / str(repetition), raw / f"{repetition}.jsonl"
+            guest = uml.Guest(kernel, SCANS_GUEST_MIB)
+            runs = neighbour.runs(extent, repetition)
+            with neighbour_runs(cpu, neighbour.table_kib(where), said):
+                meter = run_guest("neighbour_guest", guest, output, runs)
+            seconds = [json.loads(line) for line in said.read_text().splitlines()]
+            for line in (output / "samples.jsonl").read_text().splitlines():
+                sample = json.loads(line)
+                results.append(neighbour.result(sample, meter.seconds, seconds))
+            report.write_results(name, results)
+    print(f"\n{report.make_neighbour(name)}")
+    return 0
+
+
 def carry_out(arguments: argparse.Namespace) -> int:
     if arguments.command == "report":
-        name = arguments.experiment
-        of_scans = name.startswith("steady")
-        print(report.make_steady(name) if of_scans else report.make(name))
+        print(report.make_any(arguments.experiment))
         return 0
+    if arguments.command == "neighbour":
+        extent_beside = neighbour.QUICK if arguments.quick else neighbour.FULL
+        return beside(arguments.name, arguments.kernel, extent_beside)
     if arguments.command == "steady":
         extent_of_scans = steady.QUICK if arguments.quick else steady.FULL
         return scans(arguments.name, arguments.kernel, extent_of_scans)

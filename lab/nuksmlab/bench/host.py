@@ -23,6 +23,22 @@ class Host(TypedDict):
     processor: str
     kernel: str
     load_before: float  # processes that wanted a CPU in the minute before
+    shared_cache_kib: int  # the largest; 0 if the host does not say
+
+
+def shared_cache_kib() -> int:
+    sizes = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    return max(
+        (int(size.read_text().strip().removesuffix("K")) for size in sizes), default=0
+    )
+
+
+def neighbour_cpu() -> int:
+    """One to keep free of everything else."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        raise HostError("a neighbour needs a CPU of its own, and there is only one")
+    return cpus[-1]
 
 
 def describe() -> Host:
@@ -32,6 +48,7 @@ def describe() -> Host:
         "processor": next(models, platform.machine()),
         "kernel": platform.release(),
         "load_before": os.getloadavg()[0],
+        "shared_cache_kib": shared_cache_kib(),
     }
 
 

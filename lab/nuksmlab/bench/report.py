@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from nuksmlab import paths
-from nuksmlab.bench import figures, picture, steady, table
+from nuksmlab.bench import figures, neighbour, picture, steady, table
 from nuksmlab.bench.figures import Figures
 from nuksmlab.bench.host import Host
+from nuksmlab.bench.neighbour import Neighbour
 from nuksmlab.bench.records import Result
 from nuksmlab.bench.steady import Arrival, Steady
 
@@ -57,3 +58,18 @@ def make_steady(name: str) -> str:
     text = steady.render(measured, arrivals, host)
     (OUTPUT / f"{name}.md").write_text(text)
     return text
+
+
+def make_neighbour(name: str) -> str:
+    """Writes the table of NAME.json, and returns it."""
+    measured = cast(list[Neighbour], json.loads((OUTPUT / f"{name}.json").read_text()))
+    where = cast(Host, json.loads((OUTPUT / f"{name}.host.json").read_text()))
+    text = neighbour.render(measured, where)
+    (OUTPUT / f"{name}.md").write_text(text)
+    return text
+
+
+def make_any(name: str) -> str:
+    """What an experiment's name begins with says which it is."""
+    makers = {"steady": make_steady, "neighbour": make_neighbour}
+    return next((m for kind, m in makers.items() if name.startswith(kind)), make)(name)
