@@ -159,6 +159,28 @@ def test_reading_is_no_writing(ksm: Ksm, scanner: Scanner, start: StartTenant) -
     assert ksm.read("pages_unshared") >= 512
 
 
+def test_what_a_fork_shares_is_left_out_by_smart_scan(
+    ksm: Ksm, scanner: Scanner
+) -> None:
+    """Only one of its mappings is filed; for the others it would be read each time."""
+    mapped(some())
+    ended, end = os.pipe()
+    children = 3
+    for _ in range(children):
+        if os.fork() == 0:
+            os.close(end)
+            os.read(ended, 1)
+            os._exit(0)
+    ksm.write("smart_scan", 1)
+    scan(scanner, 12)
+    scans = 16
+    assert scan(scanner, scans) <= scans * children * PAGES / 2
+    os.close(end)
+    for _ in range(children):
+        os.wait()
+    os.close(ended)
+
+
 def test_merged_pages_are_not_read(ksm: Ksm, scanner: Scanner) -> None:
     wanted = some()
     areas = [mapped(wanted) for _ in "12"]
@@ -176,6 +198,19 @@ def test_a_newcomer_is_merged_in_one_scan(ksm: Ksm, scanner: Scanner) -> None:
     areas += [mapped(merged), mapped(alone)]
     scan(scanner)
     assert ksm.merged() == 5 * PAGES
+
+
+def test_zeros_are_not_merged_when_they_are_new(ksm: Ksm, scanner: Scanner) -> None:
+    """Whoever just got them will fill them, and would pay for a copy of each."""
+    mapped(bytes(SIZE)), mapped(bytes(SIZE))
+    scan(scanner, SCANS)
+    merged = ksm.merged()
+    assert merged == 2 * PAGES
+    mapped(bytes(SIZE))
+    scan(scanner)
+    assert ksm.merged() == merged
+    scan(scanner)
+    assert ksm.merged() == 3 * PAGES
 
 
 def test_two_newcomers_are_not_merged_before_they_stand_still(
@@ -209,6 +244,22 @@ def test_what_leaves_a_merged_page_again_and_again_is_left_alone(
     assert ksm.merged() == 3 * PAGES
 
 
+def test_what_left_a_merged_page_is_merged_after_its_turn(
+    ksm: Ksm, scanner: Scanner
+) -> None:
+    """It is written to before each scan, always the same; one has its turn in each."""
+    contents, wanted = (os.urandom(UNREAD_SCANS * PAGE) for _ in "12")
+    stays, leaves, _ = mapped(contents), mapped(contents), mapped(wanted)
+    scan(scanner, SCANS)
+    assert ksm.merged() == 2 * UNREAD_SCANS
+    for number in range(1, 3 * SCANS):
+        leaves[:] = wanted
+        scan(scanner)
+        # Read in its turn, and in the scan after that
+        assert number <= 2 or ksm.merged() >= UNREAD_SCANS + 2
+    assert stays[:] == contents
+
+
 def test_what_is_read_all_the_time_is_merged(ksm: Ksm, scanner: Scanner) -> None:
     wanted = some()
     there, late = mapped(some()), mapped(some())
@@ -226,7 +277,7 @@ def test_what_is_written_all_the_time_but_stays_equal_is_merged(
     wanted = some()
     there, late = mapped(some()), mapped(some())
     scan(scanner, SCANS)
-    for _ in range(SCANS + 1):
+    for _ in range(SCANS):
         there[:], late[:] = wanted, wanted
         scan(scanner)
     assert ksm.merged() == 2 * PAGES
@@ -315,6 +366,26 @@ def test_what_was_paged_out_and_written_meanwhile_is_merged(
 
 
 @pytest.mark.usefixtures("swap")
+def test_what_comes_back_to_its_frame_is_read(ksm: Ksm, scanner: Scanner) -> None:
+    """Page by page: the frame that one leaves is the next one to be taken."""
+    wanted = some()
+    there, late = mapped(wanted), mapped(some())
+    scan(scanner, SCANS)
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cpus)})
+    try:
+        for at in range(0, SIZE, PAGE):
+            late[at : at + PAGE] = wanted[at : at + PAGE]
+            late.madvise(PAGEOUT, at, PAGE)
+            assert late[at] == wanted[at]
+    finally:
+        os.sched_setaffinity(0, cpus)
+    scan(scanner, SCANS)
+    assert ksm.merged() == 2 * PAGES
+    assert there[:] == late[:] == wanted
+
+
+@pytest.mark.usefixtures("swap")
 def test_writes_reach_the_swap(scanner: Scanner) -> None:
     """What was written to after ksmd took the dirty bit is not lost by reclaim."""
     area = mapped(some())
@@ -335,6 +406,18 @@ def is_marked_dirty(area: mmap.mmap) -> bool:
     with Path("/proc/kpageflags").open("rb") as flags:
         flags.seek(frame * 8)
         return bool(struct.unpack("Q", flags.read(8))[0] & KPF_DIRTY)
+
+
+def test_a_page_that_is_used_after_free_says_so(scanner: Scanner) -> None:
+    """In the page table, where others look for it: ksmd does not take that bit."""
+    area = mapped(some())
+    scan(scanner, SCANS)
+    assert is_marked_dirty(area)
+    assert libc.madvise(ctypes.c_void_p(address_of(area)), PAGE, FREE) == 0
+    area[0] = area[0]
+    for _ in range(SCANS):
+        scan(scanner)
+        assert not is_marked_dirty(area)
 
 
 @pytest.mark.usefixtures("swap")

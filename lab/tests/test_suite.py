@@ -96,6 +96,7 @@ def test_the_others_go_on_when_a_part_fails(tmp_path: Path) -> None:
     assert "bad  | FAILED" in said
     assert "not run         lost" in said
     assert (tmp_path / "good.txt").read_text() == "one\ntwo\n"
+    assert "what bad said at the end:\nthree\n" in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

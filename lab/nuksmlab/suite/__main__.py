@@ -7,6 +7,7 @@ that fails ends those that need it; the others go on.
 """
 
 import argparse
+import collections
 import contextlib
 import fcntl
 import io
@@ -28,6 +29,8 @@ OUTPUT = paths.BUILD / "test"
 SECONDS = OUTPUT / "seconds.json"
 END_SECONDS = 30.0
 REPORT_SECONDS = 60.0
+# Shown again of a part that failed, at the very end, where everybody looks.
+LAST_LINES = 40
 # Of memory, what the largest part needs.
 PART_GIB = 5
 # Variables of the Makefile that parts set, and others may have in their environment.
@@ -48,6 +51,12 @@ def at_once() -> int:
     """As many as there are CPUs for, and memory."""
     memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 30
     return max(1, min(len(os.sched_getaffinity(0)), memory // PART_GIB))
+
+
+def last_lines(name: str) -> list[str]:
+    """Of a part: there its tests say which failed."""
+    with (OUTPUT / f"{name}.txt").open(errors="replace") as kept:
+        return list(collections.deque(kept, LAST_LINES))
 
 
 class Running:
@@ -174,6 +183,9 @@ class Suite:
                 )
             else:
                 print(f"  not run         {part.name}")
+        for name in self.failed:
+            print(f"\nwhat {name} said at the end:")
+            print("".join(last_lines(name)), end="")
         return 0 if len(self.passed) == len(self.parts) else 1
 
 

@@ -157,7 +157,7 @@ static pte_t nuksm_merged_pte(pte_t pte, struct folio *kfolio)
  * @NUKSM_NEW: it did not yet
  * @NUKSM_UNWRITTEN: nobody had written to it
  * @NUKSM_WRITTEN: somebody had, or may have
- * @NUKSM_BROKEN: the same, and so it was in all scans since it left a merged page
+ * @NUKSM_BROKEN: somebody had, and so it was in all scans since it left a merged page
  */
 enum nuksm_writes {
 	NUKSM_NEW,
@@ -170,6 +170,7 @@ enum nuksm_writes {
  * struct nuksm_writing - what was written to in the process that is being scanned
  * @now: enum nuksm_writes, of the page that is being visited
  * @before: what it was at the visit before
+ * @seen: a dirty bit said so, where else it may have been written to
  * @taken: up to where dirty bits were taken from the page tables
  * @dirty: those of the last page table, before they were cleared
  * @block: address of the last huge page, or 1
@@ -179,9 +180,10 @@ enum nuksm_writes {
 struct nuksm_writing {
 	u8 now;
 	u8 before;
+	bool seen;
 	bool merged;
 	unsigned long taken;
-	DECLARE_BITMAP(dirty, PTRS_PER_PTE);
+	DECLARE_BITMAP(dirty, MAX_PTRS_PER_PTE);
 	unsigned long block;
 	bool block_written;
 };
@@ -208,6 +210,32 @@ static bool nuksm_is_open(struct folio *folio)
 	return folio_ref_count(folio) != folio_mapcount(folio);
 }
 
+/*
+ * Does a dirty bit say more than that somebody wrote to the page? It says that a page
+ * which was given up by MADV_FREE is in use again, and on a shadow stack it belongs to
+ * what makes the entry one. Such bits stay: the page counts as written to. So does one
+ * in the swap cache, which those who mark it as dirty should have locked.
+ */
+static bool nuksm_dirty_stays(struct vm_area_struct *vma, struct folio *folio)
+{
+	return !folio_test_swapbacked(folio) || folio_test_swapcache(folio) ||
+	       (vma->vm_flags & VM_SHADOW_STACK);
+}
+
+/*
+ * Is PG_dirty there, where ksmd left what it took? It is not if the page came from
+ * swap, perhaps to the frame that it had, and may have been written to before it
+ * went. It is marked then, unless it was given up, or others go by the same mark.
+ */
+static bool nuksm_is_marked(struct folio *folio)
+{
+	if (folio_test_dirty(folio))
+		return true;
+	if (folio_test_swapbacked(folio) && !folio_test_large(folio))
+		folio_mark_dirty(folio);
+	return false;
+}
+
 /* Takes the dirty bit of an entry, and leaves it with the page for reclaim. */
 static bool nuksm_take_dirty(struct vm_area_struct *vma, unsigned long addr,
 			     pte_t *ptep)
@@ -222,10 +250,11 @@ static bool nuksm_take_dirty(struct vm_area_struct *vma, unsigned long addr,
 	if (!page)
 		return false;
 	folio = page_folio(page);
-	if (!folio_test_anon(folio) || folio_test_ksm(folio))
+	if (!folio_test_anon(folio) || folio_test_ksm(folio) ||
+	    nuksm_dirty_stays(vma, folio))
 		return false;
-	pte = ptep_modify_prot_start(vma, addr, ptep);
-	ptep_modify_prot_commit(vma, addr, ptep, pte, pte_mkclean(pte));
+	pte = ptep_get_and_clear(vma->vm_mm, addr, ptep);
+	set_pte_at(vma->vm_mm, addr, ptep, pte_mkclean(pte));
 	folio_mark_dirty(folio);
 	return true;
 }
@@ -278,11 +307,13 @@ static void nuksm_test_written(struct vm_area_struct *vma, unsigned long addr,
 			       pte_t pte, struct folio *folio, bool touched)
 {
 	nuksm_writing.now = NUKSM_WRITTEN;
+	nuksm_writing.seen = nuksm_tracks_writes() &&
+			     (test_bit(pte_index(addr), nuksm_writing.dirty) ||
+			      nuksm_is_in_written_block(addr));
 	if (folio_test_ksm(folio) ||
-	    (nuksm_tracks_writes() && !pte_dirty(pte) &&
-	     !test_bit(pte_index(addr), nuksm_writing.dirty) &&
+	    (nuksm_tracks_writes() && !nuksm_writing.seen && !pte_dirty(pte) &&
 	     !(touched && mm_has_notifiers(vma->vm_mm)) &&
-	     !nuksm_is_in_written_block(addr) && !nuksm_is_open(folio)))
+	     !nuksm_is_open(folio) && nuksm_is_marked(folio)))
 		nuksm_writing.now = NUKSM_UNWRITTEN;
 }
 
@@ -295,6 +326,7 @@ static void nuksm_test_written_huge(struct vm_area_struct *vma,
 	unsigned long block = addr & PMD_MASK;
 
 	nuksm_writing.now = NUKSM_WRITTEN;
+	nuksm_writing.seen = false;
 	if (!nuksm_tracks_writes())
 		return;
 
@@ -302,14 +334,16 @@ static void nuksm_test_written_huge(struct vm_area_struct *vma,
 		pmd_t pmd = pmdp_get(pmdp);
 
 		nuksm_writing.block = block;
-		nuksm_writing.block_written = pmd_dirty(pmd);
-		if (pmd_dirty(pmd)) {
+		nuksm_writing.block_written = pmd_dirty(pmd) ||
+					      !folio_test_dirty(folio);
+		if (pmd_dirty(pmd) && !nuksm_dirty_stays(vma, folio)) {
 			pmd = pmdp_invalidate(vma, block, pmdp);
 			set_pmd_at(vma->vm_mm, block, pmdp, pmd_mkclean(pmd));
 			folio_mark_dirty(folio);
 		}
 	}
-	if (!nuksm_writing.block_written &&
+	nuksm_writing.seen = nuksm_writing.block_written;
+	if (!nuksm_writing.seen &&
 	    !(touched && mm_has_notifiers(vma->vm_mm)) && !nuksm_is_open(folio))
 		nuksm_writing.now = NUKSM_UNWRITTEN;
 #endif

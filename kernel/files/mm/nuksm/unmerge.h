@@ -23,8 +23,6 @@ static int nuksm_unmerge(struct ksm_mm_slot *mm_slot)
 	struct vm_area_struct *vma;
 	int err = 0;
 
-	/* The scan ends here, wherever it was */
-	nuksm_leave_mm(mm);
 	if (nr_online_nodes < 2)
 		return 0;
 
@@ -56,7 +54,6 @@ static int nuksm_unmerge(struct ksm_mm_slot *mm_slot)
 
 static inline int nuksm_unmerge(struct ksm_mm_slot *mm_slot)
 {
-	nuksm_leave_mm(mm_slot->slot.mm);
 	return 0;
 }
 

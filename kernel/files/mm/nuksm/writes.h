@@ -26,8 +26,12 @@
 #define NUKSM_UNREAD_SCANS	512
 #define NUKSM_UNREAD_BY_GUESTS	64
 
-/* At most so many are passed before those who wait for the mmap_lock have their turn. */
+/*
+ * At most so many are passed before those who wait for the mmap_lock have their turn;
+ * fewer where each is asked for in a guest's page tables.
+ */
 #define NUKSM_MOST_PASSED	256
+#define NUKSM_MOST_PASSED_BY_GUESTS	32
 
 /* How many pages may be passed before ksm_do_scan() has its turn, and how many were. */
 static unsigned int nuksm_may_pass, nuksm_passed;
@@ -53,36 +57,44 @@ static bool nuksm_is_filed(const struct ksm_rmap_item *rmap_item,
 	       NUMA(rmap_item->nid) == get_kpfn_nid(page_to_pfn(page));
 }
 
+/* Is it this scan in which the page is read whatever the bits say? */
+static bool nuksm_is_turn(const struct ksm_rmap_item *rmap_item)
+{
+	unsigned long turn = (rmap_item->address >> PAGE_SHIFT) + ksm_scan.seqnr;
+
+	return !(turn % (mm_has_notifiers(rmap_item->mm) ? NUKSM_UNREAD_BY_GUESTS :
+							   NUKSM_UNREAD_SCANS));
+}
+
 /*
  * Shall a page that is not merged not be read in this scan? It shall not if it is
  * filed and was not written to; nor if it was written to for the first time since it
- * was read, as more may follow; nor as long as somebody writes to it who did so when
- * it was merged.
+ * was read, as more may follow; nor as long as somebody is seen to write to it who did
+ * so when it was merged.
  */
 static bool nuksm_is_left_alone(const struct ksm_rmap_item *rmap_item,
 				struct page *page, u8 before)
 {
-	unsigned long turn = (rmap_item->address >> PAGE_SHIFT) + ksm_scan.seqnr;
-	bool written = nuksm_writing.now == NUKSM_WRITTEN;
-
-	if (!nuksm_tracks_writes() ||
-	    !(turn % (mm_has_notifiers(rmap_item->mm) ? NUKSM_UNREAD_BY_GUESTS :
-							NUKSM_UNREAD_SCANS)))
+	if (!nuksm_tracks_writes() || nuksm_is_turn(rmap_item))
 		return false;
 	if (before == NUKSM_UNWRITTEN)
-		return written || nuksm_is_filed(rmap_item, page);
-	return before == NUKSM_BROKEN && written;
+		return nuksm_writing.now == NUKSM_WRITTEN ||
+		       nuksm_is_filed(rmap_item, page);
+	return before == NUKSM_BROKEN && nuksm_writing.seen;
 }
 
-/* What there is to remember of it. */
+/*
+ * What there is to remember of it. A page that is read in its turn is read in the
+ * next scan, too, if it is written to all the time: two sums are compared.
+ */
 static u8 nuksm_writes_of(const struct ksm_rmap_item *rmap_item,
 			  struct folio *folio)
 {
 	bool broken = (rmap_item->address & STABLE_FLAG) ?
 		      !folio_test_ksm(folio) : rmap_item->writes == NUKSM_BROKEN;
 
-	return nuksm_writing.now == NUKSM_WRITTEN && broken ? NUKSM_BROKEN :
-							      nuksm_writing.now;
+	return broken && nuksm_writing.seen && !nuksm_is_turn(rmap_item) ?
+		       NUKSM_BROKEN : nuksm_writing.now;
 }
 
 /* Is the page merged, by this mapping, too, and filed where it is? */
@@ -110,7 +122,9 @@ static bool nuksm_passes(struct vm_area_struct *vma, unsigned long addr,
 	struct folio *folio = page_folio(page);
 
 	if (!rmap_item || (rmap_item->address & PAGE_MASK) != addr || touched ||
-	    nuksm_passed == nuksm_may_pass)
+	    nuksm_passed >= nuksm_may_pass ||
+	    (nuksm_passed >= NUKSM_MOST_PASSED_BY_GUESTS &&
+	     mm_has_notifiers(vma->vm_mm)))
 		return false;
 	prefetch(rmap_item->rmap_list);
 	if (folio_test_ksm(folio)) {
@@ -139,27 +153,33 @@ static bool nuksm_leaves_unread(struct ksm_rmap_item *rmap_item,
 
 /*
  * May smart_scan leave the page out, as it was in vain so often? Only if it would be
- * read, and after that in the next scan again, as it is written to all the time.
+ * read, and in the next scan again: as it is written to all the time, or as it cannot
+ * be filed, like all but one of the mappings that share it after a fork. Not in its
+ * turn.
  */
 static bool nuksm_may_be_skipped(struct ksm_rmap_item *rmap_item,
 				 struct page *page)
 {
 	return !nuksm_tracks_writes() ||
-	       (nuksm_writing.now == NUKSM_WRITTEN &&
-		!nuksm_leaves_unread(rmap_item, page));
+	       ((nuksm_writing.now == NUKSM_WRITTEN ||
+		 nuksm_writing.before == NUKSM_UNWRITTEN) &&
+		!nuksm_is_turn(rmap_item) && !nuksm_leaves_unread(rmap_item, page));
 }
 
 /*
  * The page's checksum is not what it was in the scan before. That is no reason to
  * wait for the next one if nobody wrote to it since, nor if ksmd has not seen it
  * before: it is merged at once with one that is filed already. A huge page, which
- * would have to be split, is not.
+ * would have to be split, is not; nor a page of zeros, as it was perhaps just got, and
+ * will be filled.
  */
-static bool nuksm_may_merge(struct page *page)
+static bool nuksm_may_merge(const struct ksm_rmap_item *rmap_item,
+			    struct page *page)
 {
 	return nuksm_tracks_writes() &&
 	       (nuksm_writing.now == NUKSM_UNWRITTEN ||
 		(nuksm_writing.before == NUKSM_NEW &&
+		 rmap_item->oldchecksum != zero_checksum &&
 		 !folio_test_large(page_folio(page))));
 }
 
@@ -210,7 +230,8 @@ static inline bool nuksm_may_be_skipped(struct ksm_rmap_item *rmap_item,
 	return true;
 }
 
-static inline bool nuksm_may_merge(struct page *page)
+static inline bool nuksm_may_merge(const struct ksm_rmap_item *rmap_item,
+				   struct page *page)
 {
 	return false;
 }
