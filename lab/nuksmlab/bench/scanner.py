@@ -27,10 +27,15 @@ class Scanner:
     def __init__(self, ksm: Ksm) -> None:
         self.ksm = ksm
         self.rests = itertools.cycle(HOURS_MILLISECONDS)
-        self._change_rest()
-        ksm.write("pages_to_scan", ALL_PAGES)
+        self.at_once()
         # It would leave out pages that were looked at before to no avail.
         ksm.write("smart_scan", 0)
+
+    def at_once(self) -> None:
+        """From now on a scan is made in one go, when it is asked for."""
+        self.ksm.stop()
+        self._change_rest()
+        self.ksm.write("pages_to_scan", ALL_PAGES)
 
     def _change_rest(self) -> None:
         self.ksm.write("sleep_millisecs", next(self.rests))

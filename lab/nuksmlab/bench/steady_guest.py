@@ -6,10 +6,12 @@ What `plan.json` says, into `samples.jsonl`.
 
 import itertools
 import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
+from nuksmlab import wait
 from nuksmlab.bench import settings, steady
 from nuksmlab.bench.guest import OUTPUT, BenchError, verify
 from nuksmlab.bench.meter import wait_until_sampled
@@ -75,9 +77,50 @@ def arrival_samples(scanner: Scanner, run: Run) -> Iterator[Sample]:
         verify(tenants)
 
 
+def wait_until_merged(tenant: Tenant) -> None:
+    wait.until(
+        lambda: merged_pages(tenant) == tenant.equal_pages,
+        lambda: f"{tenant.spec.name}, {merged_pages(tenant)} of whose pages are merged",
+        poll=0.01,
+    )
+
+
+def paced_samples(scanner: Scanner, run: Run) -> Iterator[Sample]:
+    """The same while ksmd works and rests in turn, as it does on a host.
+
+    Each starts when a scan begins.
+    """
+    ksm = scanner.ksm
+    with ExitStack() as stack:
+        tenants = [start(stack, "tenant-1", run)]
+        for _ in range(steady.SETTLING_SCANS):
+            scanner.scan()
+        ksm.set_speed(steady.PACE)
+        ksm.start()
+        for number in range(2, steady.TENANTS + 1):
+            ksm.wait_scans(1)
+            began, scans = time.time(), ksm.read("full_scans")
+            tenant = start(stack, f"tenant-{number}", run)
+            tenants.append(tenant)
+            wait_until_merged(tenant)
+            yield {
+                "run": run,
+                "tenant": number,
+                "began": began,
+                "ended": time.time(),
+                "full_scans": ksm.read("full_scans") - scans,
+            }
+        scanner.at_once()
+        verify(tenants)
+
+
 def main() -> None:
     plan = json.loads((OUTPUT / "plan.json").read_text())
-    samples_of = {"steady": steady_samples, "arrival": arrival_samples}
+    samples_of = {
+        "steady": steady_samples,
+        "arrival": arrival_samples,
+        "paced": paced_samples,
+    }
     ksm = Ksm()
     ksm.unmerge()
     scanner = Scanner(ksm)
