@@ -123,12 +123,13 @@ def experiment(
 
 
 def scans(name: str, kernel: Path, extent: steady.Extent) -> int:
-    """steady.json and arrival.json, or so, and their tables."""
+    """new.json, steady.json and arrival.json, or so, and their tables."""
     host.check_room(SCANS_GUEST_MIB)
     raw = report.OUTPUT / name
     shutil.rmtree(raw, ignore_errors=True)
     raw.mkdir(parents=True)
     report.write_host(name, host.describe())
+    new: list[steady.New] = []
     measured: list[steady.Steady] = []
     arrivals: list[steady.Arrival] = []
     with host.many_mappings():
@@ -139,12 +140,15 @@ def scans(name: str, kernel: Path, extent: steady.Extent) -> int:
             meter = run_guest("steady_guest", guest, output, runs)
             for line in (output / "samples.jsonl").read_text().splitlines():
                 sample = json.loads(line)
-                if sample["run"]["experiment"] == "steady":
+                if sample["run"]["experiment"] == "new":
+                    new.append(steady.new_result(sample, meter.seconds))
+                elif sample["run"]["experiment"] == "steady":
                     measured.append(steady.steady_result(sample, meter.seconds))
                 else:
                     arrivals.append(steady.arrival_result(sample, meter.seconds))
+            report.write_results(report.beside_name(name, "new"), new)
             report.write_results(name, measured)
-            report.write_results(report.arrival_name(name), arrivals)
+            report.write_results(report.beside_name(name, "arrival"), arrivals)
     print(f"\n{report.make_steady(name)}")
     return 0
 

@@ -18,7 +18,7 @@ from nuksmlab.bench.figures import Figures
 from nuksmlab.bench.host import Host
 from nuksmlab.bench.neighbour import Neighbour
 from nuksmlab.bench.records import Result
-from nuksmlab.bench.steady import Arrival, Steady
+from nuksmlab.bench.steady import Arrival, New, Steady
 
 OUTPUT = paths.BUILD / "bench"
 
@@ -33,8 +33,8 @@ def write_results(name: str, results: Sequence[Mapping[str, object]]) -> None:
 
 def make(name: str) -> str:
     """Writes table and picture, and returns the table."""
-    results = cast(list[Result], json.loads((OUTPUT / f"{name}.json").read_text()))
-    host = cast(Host, json.loads((OUTPUT / f"{name}.host.json").read_text()))
+    results = cast(list[Result], read_results(name))
+    host = cast(Host, read_results(f"{name}.host"))
     measured = Figures(results)
     goals = [] if name == "trees" else figures.goals(measured)
     text = table.render(measured, host, goals)
@@ -43,28 +43,31 @@ def make(name: str) -> str:
     return text
 
 
-def arrival_name(name: str) -> str:
+def beside_name(name: str, kind: str) -> str:
     """Of the results that are measured with those of `name`, steady or the like."""
-    return name.replace("steady", "arrival", 1)
+    return name.replace("steady", kind, 1)
+
+
+def read_results(name: str) -> object:
+    return json.loads((OUTPUT / f"{name}.json").read_text())
 
 
 def make_steady(name: str) -> str:
-    """Writes the tables of NAME.json and of the arrivals, and returns them."""
-    measured = cast(list[Steady], json.loads((OUTPUT / f"{name}.json").read_text()))
-    arrivals = cast(
-        list[Arrival], json.loads((OUTPUT / f"{arrival_name(name)}.json").read_text())
+    """Writes the tables of NAME.json and of what was measured with it."""
+    text = steady.render(
+        cast(list[New], read_results(beside_name(name, "new"))),
+        cast(list[Steady], read_results(name)),
+        cast(list[Arrival], read_results(beside_name(name, "arrival"))),
+        cast(Host, read_results(f"{name}.host")),
     )
-    host = cast(Host, json.loads((OUTPUT / f"{name}.host.json").read_text()))
-    text = steady.render(measured, arrivals, host)
     (OUTPUT / f"{name}.md").write_text(text)
     return text
 
 
 def make_neighbour(name: str) -> str:
     """Writes the table of NAME.json, and returns it."""
-    measured = cast(list[Neighbour], json.loads((OUTPUT / f"{name}.json").read_text()))
-    where = cast(Host, json.loads((OUTPUT / f"{name}.host.json").read_text()))
-    text = neighbour.render(measured, where)
+    measured = cast(list[Neighbour], read_results(name))
+    text = neighbour.render(measured, cast(Host, read_results(f"{name}.host")))
     (OUTPUT / f"{name}.md").write_text(text)
     return text
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Scanning what was scanned before, and tenants that come: plan, results, tables.
 
+new:     two processes, as plan has them, and the two scans until they are merged
 steady:  two processes whose pages are merged as far as they are equal; then scans
          with a part of the pages read or written between them
 arrival: a tenant that is known, and others like it that come one by one
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from nuksmlab.bench import plan
 from nuksmlab.bench.host import Host
 from nuksmlab.bench.records import PAGE_BYTES, CpuSeconds, Scan, growth
 from nuksmlab.bench.table import markdown
@@ -21,6 +23,7 @@ CONFIGS = ("stock", "stock smart_scan", "before", "ours")
 # With smart_scan, what came first is seldom looked at any more: the second tenant is
 # not merged within 20 scans.
 ARRIVAL_CONFIGS = ("stock", "before", "ours")
+NEW_CONFIGS = ("before", "ours")
 # Of the pages of a tenant in percent, by the tenant's names for them.
 WORKLOADS = {
     "random": {"equal": 0, "private": 100},
@@ -43,11 +46,21 @@ MOST_SCANS = 20
 
 
 class Run(TypedDict):
-    experiment: str  # steady, arrival or paced
+    experiment: str  # new, steady, arrival or paced
     config: str
     workload: str
     mib: int  # of each tenant
     repetition: int
+
+
+class New(TypedDict):
+    """An entry of new.json: the first two scans of two copies."""
+
+    config: str
+    workload: str
+    repetition: int
+    cpu_seconds: float  # ksmd's, of both
+    merged_pages: int
 
 
 class Steady(TypedDict):
@@ -106,6 +119,7 @@ def runs(extent: Extent, repetition: int) -> list[Run]:
             "repetition": repetition,
         }
         for experiment, workload, configs in (
+            *(("new", workload, NEW_CONFIGS) for workload in plan.WORKLOADS),
             *(("steady", workload, CONFIGS) for workload in extent.workloads),
             ("arrival", "equal", ARRIVAL_CONFIGS),
             ("paced", "equal", ARRIVAL_CONFIGS),
@@ -126,6 +140,17 @@ def read_bytes(scans: Iterable[Scan]) -> int:
 
 def cpu(scans: Iterable[Scan], cpu_seconds: CpuSeconds) -> float:
     return sum(cpu_seconds(scan["began"], scan["ended"]) for scan in scans)
+
+
+def new_result(sample: dict[str, Any], cpu_seconds: CpuSeconds) -> New:
+    run, scans = sample["run"], sample["scans"]
+    return {
+        "config": run["config"],
+        "workload": run["workload"],
+        "repetition": run["repetition"],
+        "cpu_seconds": cpu(scans, cpu_seconds),
+        "merged_pages": scans[-1]["after"]["pages_sharing"],
+    }
 
 
 def steady_result(sample: dict[str, Any], cpu_seconds: CpuSeconds) -> Steady:
@@ -177,6 +202,42 @@ def ratios(results: Sequence[Steady], to: str, **wanted: object) -> list[float]:
     return [
         others[number]["cpu_seconds"] / mine[number]["cpu_seconds"] for number in mine
     ]
+
+
+def new_ratios(results: Sequence[New], workload: str) -> list[float]:
+    """Ours against before, by repetition: each pair is of one boot."""
+    seconds = {
+        (r["config"], r["repetition"]): r["cpu_seconds"]
+        for r in results
+        if r["workload"] == workload
+    }
+    return [
+        seconds["ours", repetition] / seconds["before", repetition]
+        for config, repetition in seconds
+        if config == "ours"
+    ]
+
+
+def new_table(results: Sequence[New]) -> str:
+    rows = []
+    for workload in dict.fromkeys(r["workload"] for r in results):
+        mine = [r for r in results if r["workload"] == workload]
+        by_config = [[r for r in mine if r["config"] == c] for c in NEW_CONFIGS]
+        rows.append(
+            [
+                workload,
+                *(spread([r["cpu_seconds"] for r in of]) for of in by_config),
+                spread(new_ratios(results, workload)),
+                *(spread([r["merged_pages"] for r in of], 0) for of in by_config),
+            ]
+        )
+    head = [
+        "new; s of CPU, two scans",
+        *NEW_CONFIGS,
+        "ours / before",
+        *(f"pages merged, {config}" for config in NEW_CONFIGS),
+    ]
+    return markdown(head, rows)
 
 
 def steady_tables(results: Sequence[Steady]) -> str:
@@ -238,9 +299,18 @@ class Goal:
         )
 
 
-def goals(steady: Sequence[Steady], arrival: Sequence[Arrival]) -> list[Goal]:
-    """What leaving pages unread is to achieve; the worst repetition decides."""
+def goals(
+    new: Sequence[New], steady: Sequence[Steady], arrival: Sequence[Arrival]
+) -> list[Goal]:
+    """What leaving pages unread is to achieve; the worst repetition decides.
+
+    Where it is to change nothing, the median one does.
+    """
     result = []
+    for workload in dict.fromkeys(r["workload"] for r in new):
+        middle = statistics.median(new_ratios(new, workload))
+        what = f"{workload}, new: at most the time before"
+        result.append(Goal(what, middle, middle <= 1))
     for touch, percent, to, wanted in (
         *((t, p, "stock", 20) for t in TOUCHES for p in (0, 1)),
         *((t, p, "stock smart_scan", 3) for t in TOUCHES for p in (0, 1)),
@@ -280,14 +350,17 @@ def arrival_goals(results: Sequence[Arrival], tenant: int, paced: bool) -> list[
     return [quick, Goal(f"tenant {tenant}: merged in one scan", scans, scans == 1)]
 
 
-def render(steady: Sequence[Steady], arrival: Sequence[Arrival], host: Host) -> str:
+def render(
+    new: Sequence[New], steady: Sequence[Steady], arrival: Sequence[Arrival], host: Host
+) -> str:
     repetitions = len({r["repetition"] for r in steady})
     return "\n\n".join(
         (
+            new_table(new),
             steady_tables(steady),
             arrival_table(arrival, paced=False),
             arrival_table(arrival, paced=True),
-            "\n".join(f"    {goal}" for goal in goals(steady, arrival)),
+            "\n".join(f"    {goal}" for goal in goals(new, steady, arrival)),
             f"Measured: medians (least-most) of {repetitions} boots, "
             f"{host['processor']}, Linux {host['kernel']}, load "
             f"{host['load_before']:.1f} before.\n",

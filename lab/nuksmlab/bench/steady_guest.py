@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from nuksmlab import wait
-from nuksmlab.bench import settings, steady
+from nuksmlab.bench import plan, settings, steady
 from nuksmlab.bench.guest import OUTPUT, BenchError, verify
 from nuksmlab.bench.meter import wait_until_sampled
 from nuksmlab.bench.records import Scan
@@ -28,6 +28,23 @@ def start(stack: ExitStack, name: str, run: Run) -> Tenant:
     shares = steady.WORKLOADS[run["workload"]]
     spec = Spec(name, ANYWHERE, run["mib"], madvised=True, **shares)
     return stack.enter_context(Tenant(spec))
+
+
+def new_samples(scanner: Scanner, run: Run) -> Iterator[Sample]:
+    """Scans of what ksmd has not seen: the first looks, the second merges."""
+    shares = {"equal": 0, **plan.WORKLOADS[run["workload"]]}
+    with ExitStack() as stack:
+        specs = [
+            Spec(f"copy-{copy}", ANYWHERE, run["mib"], madvised=True, **shares)
+            for copy in range(steady.COPIES)
+        ]
+        tenants = [stack.enter_context(Tenant(spec)) for spec in specs]
+        scans = [scanner.scan()]
+        for tenant in tenants:
+            tenant.command("change")
+        scans.append(scanner.scan())
+        yield {"run": run, "scans": scans}
+        verify(tenants)
 
 
 def steady_samples(scanner: Scanner, run: Run) -> Iterator[Sample]:
@@ -115,8 +132,9 @@ def paced_samples(scanner: Scanner, run: Run) -> Iterator[Sample]:
 
 
 def main() -> None:
-    plan = json.loads((OUTPUT / "plan.json").read_text())
+    runs: list[Run] = json.loads((OUTPUT / "plan.json").read_text())
     samples_of = {
+        "new": new_samples,
         "steady": steady_samples,
         "arrival": arrival_samples,
         "paced": paced_samples,
@@ -126,9 +144,9 @@ def main() -> None:
     scanner = Scanner(ksm)
     with (OUTPUT / "samples.jsonl").open("w") as samples:
         default_kib = ksm.read("kib_per_tree")
-        for number, run in enumerate(plan, 1):
+        for number, run in enumerate(runs, 1):
             settings.apply(ksm, settings.SETTINGS[run["config"]], default_kib)
-            print(f"{number:3}/{len(plan)}  {steady.name(run)}", flush=True)
+            print(f"{number:3}/{len(runs)}  {steady.name(run)}", flush=True)
             for sample in samples_of[run["experiment"]](scanner, run):
                 samples.write(f"{json.dumps(sample)}\n")
                 samples.flush()
