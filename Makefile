@@ -108,7 +108,7 @@ guest-4: $(READY)
 	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4$(OF_KERNEL) -- $(GUEST_TESTS) -m "not cost and not package and not vm and not anywhere"
 
 # Apart from `test`: nested guests need more of the emulator than it always gives.
-vms: setup build ## compare what is estimated for two virtual machines by KVM with what is merged
+vms: setup build ## virtual machines by KVM: is what they write merged, and as much as estimated?
 	kernel=$$(kernel/build.sh lab $(VERSION)) && $(IN_MACHINE) --nested --nodes 2 --memory-mib 1024 --output build/vms -- \
 		env NUKSM_VM_KERNEL="$$kernel" $(GUEST_TESTS) -m vm -s
 

@@ -11,6 +11,7 @@ FUZZER = BUILD / "fuzzer"
 WORKLOAD = BUILD / "workload"
 BOUND = BUILD / "bound"
 NEIGHBOUR = BUILD / "neighbour"
+VM_WRITER = BUILD / "vm_writer"
 COUNTER = BUILD / "dram.so"
 NUKSM = REPOSITORY / "target" / "release" / "nuksm"
 
