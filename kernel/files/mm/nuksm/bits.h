@@ -174,7 +174,8 @@ enum nuksm_writes {
  * @taken: up to where dirty bits were taken from the page tables
  * @dirty: those of the last page table, before they were cleared
  * @block: address of the last huge page, or 1
- * @block_written: what its bit said before it was cleared
+ * @block_written: may it have been written to, when ksmd came to it?
+ * @block_seen: its bit, before it was cleared, said so
  * @merged: the page that is being visited was merged already
  */
 struct nuksm_writing {
@@ -186,6 +187,7 @@ struct nuksm_writing {
 	DECLARE_BITMAP(dirty, MAX_PTRS_PER_PTE);
 	unsigned long block;
 	bool block_written;
+	bool block_seen;
 };
 
 static struct nuksm_writing nuksm_writing = { .block = 1 };
@@ -213,19 +215,21 @@ static bool nuksm_is_open(struct folio *folio)
 /*
  * Does a dirty bit say more than that somebody wrote to the page? It says that a page
  * which was given up by MADV_FREE is in use again, and on a shadow stack it belongs to
- * what makes the entry one. Such bits stay: the page counts as written to. So does one
- * in the swap cache, which those who mark it as dirty should have locked.
+ * what makes the entry one. Such bits stay: the page counts as written to. So do those
+ * of open pages: one may be about to be given up, and those in the swap cache should be
+ * locked by who marks them as dirty.
  */
 static bool nuksm_dirty_stays(struct vm_area_struct *vma, struct folio *folio)
 {
-	return !folio_test_swapbacked(folio) || folio_test_swapcache(folio) ||
+	return !folio_test_swapbacked(folio) || nuksm_is_open(folio) ||
 	       (vma->vm_flags & VM_SHADOW_STACK);
 }
 
 /*
  * Is PG_dirty there, where ksmd left what it took? It is not if the page came from
- * swap, perhaps to the frame that it had, and may have been written to before it
- * went. It is marked then, unless it was given up, or others go by the same mark.
+ * swap past the swap cache, perhaps to the frame that it had, and may have been
+ * written to before it went. It is marked then, unless it was given up, or others go
+ * by the same mark.
  */
 static bool nuksm_is_marked(struct folio *folio)
 {
@@ -309,11 +313,12 @@ static void nuksm_test_written(struct vm_area_struct *vma, unsigned long addr,
 	nuksm_writing.now = NUKSM_WRITTEN;
 	nuksm_writing.seen = nuksm_tracks_writes() &&
 			     (test_bit(pte_index(addr), nuksm_writing.dirty) ||
-			      nuksm_is_in_written_block(addr));
+			      (pte_dirty(pte) && !nuksm_dirty_stays(vma, folio)));
 	if (folio_test_ksm(folio) ||
 	    (nuksm_tracks_writes() && !nuksm_writing.seen && !pte_dirty(pte) &&
 	     !(touched && mm_has_notifiers(vma->vm_mm)) &&
-	     !nuksm_is_open(folio) && nuksm_is_marked(folio)))
+	     !nuksm_is_in_written_block(addr) && !nuksm_is_open(folio) &&
+	     nuksm_is_marked(folio)))
 		nuksm_writing.now = NUKSM_UNWRITTEN;
 }
 
@@ -336,14 +341,16 @@ static void nuksm_test_written_huge(struct vm_area_struct *vma,
 		nuksm_writing.block = block;
 		nuksm_writing.block_written = pmd_dirty(pmd) ||
 					      !folio_test_dirty(folio);
-		if (pmd_dirty(pmd) && !nuksm_dirty_stays(vma, folio)) {
+		nuksm_writing.block_seen = pmd_dirty(pmd) &&
+					   !nuksm_dirty_stays(vma, folio);
+		if (nuksm_writing.block_seen) {
 			pmd = pmdp_invalidate(vma, block, pmdp);
 			set_pmd_at(vma->vm_mm, block, pmdp, pmd_mkclean(pmd));
 			folio_mark_dirty(folio);
 		}
 	}
-	nuksm_writing.seen = nuksm_writing.block_written;
-	if (!nuksm_writing.seen &&
+	nuksm_writing.seen = nuksm_writing.block_seen;
+	if (!nuksm_writing.block_written &&
 	    !(touched && mm_has_notifiers(vma->vm_mm)) && !nuksm_is_open(folio))
 		nuksm_writing.now = NUKSM_UNWRITTEN;
 #endif

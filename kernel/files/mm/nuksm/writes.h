@@ -22,6 +22,8 @@
 
 #ifdef CONFIG_NUKSM
 
+#include <linux/jhash.h>
+
 /* A page is read at least once in so many scans; fewer, if a guest has it. */
 #define NUKSM_UNREAD_SCANS	512
 #define NUKSM_UNREAD_BY_GUESTS	64
@@ -33,19 +35,22 @@
 #define NUKSM_MOST_PASSED	256
 #define NUKSM_MOST_PASSED_BY_GUESTS	32
 
-/* How many pages may be passed before ksm_do_scan() has its turn, and how many were. */
-static unsigned int nuksm_may_pass, nuksm_passed;
+/*
+ * How many pages may be passed before ksm_do_scan() has its turn, how many were, and
+ * how many smart_scan was asked about.
+ */
+static unsigned int nuksm_may_pass, nuksm_passed, nuksm_skipped;
 
 /*
  * Tells the page behind a mapping from others, mostly: it may be another one
- * without having been written to there, as by mremap(). Where stock notes in which
- * scan an item was filed, as that does not matter where trees outlast a scan.
+ * without having been written to there, as by mremap(). Neighbours that changed places
+ * with neighbours do not all look alike. Where stock notes in which scan an item was
+ * filed, as that does not matter where trees outlast a scan.
  */
 static unsigned long nuksm_tag(struct page *page, unsigned long seqnr)
 {
-	unsigned long pfn = page_to_pfn(page);
-
-	return nuksm_by_checksum() ? pfn ^ (pfn >> 8) : seqnr;
+	return nuksm_by_checksum() ? jhash_1word(page_to_pfn(page), nuksm_seed) :
+				     seqnr;
 }
 
 /* Is the mapping's page filed, and the same page as then? */
@@ -155,7 +160,7 @@ static bool nuksm_leaves_unread(struct ksm_rmap_item *rmap_item,
  * May smart_scan leave the page out, as it was in vain so often? Only if it would be
  * read, and in the next scan again: as it is written to all the time, or as it cannot
  * be filed, like all but one of the mappings that share it after a fork. Not in its
- * turn.
+ * turn; nor if too many were left out while the mmap_lock was held.
  */
 static bool nuksm_may_be_skipped(struct ksm_rmap_item *rmap_item,
 				 struct page *page)
@@ -163,7 +168,8 @@ static bool nuksm_may_be_skipped(struct ksm_rmap_item *rmap_item,
 	return !nuksm_tracks_writes() ||
 	       ((nuksm_writing.now == NUKSM_WRITTEN ||
 		 nuksm_writing.before == NUKSM_UNWRITTEN) &&
-		!nuksm_is_turn(rmap_item) && !nuksm_leaves_unread(rmap_item, page));
+		!nuksm_is_turn(rmap_item) && !nuksm_leaves_unread(rmap_item, page) &&
+		nuksm_skipped++ < NUKSM_MOST_PASSED);
 }
 
 /*
@@ -198,6 +204,7 @@ static void nuksm_note_writes(struct ksm_rmap_item *rmap_item,
 static void nuksm_may_pass_pages(unsigned int pages)
 {
 	nuksm_passed = 0;
+	nuksm_skipped = 0;
 	nuksm_may_pass = min(pages, NUKSM_MOST_PASSED);
 }
 
