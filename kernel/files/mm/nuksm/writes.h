@@ -175,9 +175,9 @@ static bool nuksm_may_be_skipped(struct ksm_rmap_item *rmap_item,
 /*
  * The page's checksum is not what it was in the scan before. That is no reason to
  * wait for the next one if nobody wrote to it since, nor if ksmd has not seen it
- * before: it is merged at once with one that is filed already. A huge page, which
- * would have to be split, is not; nor a page of zeros, as it was perhaps just got, and
- * will be filled.
+ * before: it is merged at once with one that is filed already, if there is any. A huge
+ * page, which would have to be split, is not; nor a page of zeros, as it was perhaps
+ * just got, and will be filled.
  */
 static bool nuksm_may_merge(const struct ksm_rmap_item *rmap_item,
 			    struct page *page)
@@ -185,6 +185,7 @@ static bool nuksm_may_merge(const struct ksm_rmap_item *rmap_item,
 	return nuksm_tracks_writes() &&
 	       (nuksm_writing.now == NUKSM_UNWRITTEN ||
 		(nuksm_writing.before == NUKSM_NEW &&
+		 (ksm_pages_shared || ksm_pages_unshared) &&
 		 rmap_item->oldchecksum != zero_checksum &&
 		 !folio_test_large(page_folio(page))));
 }
