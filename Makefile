@@ -126,7 +126,7 @@ cost: setup build ## measure a pass over 1 GiB of merged pages, serving 64 tenan
 	cat build/cost/*.json
 	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/cost-readers -- $(ENGINE_TESTS) -m cost -s
 
-bench: setup build ## measure the engine's scans against stock's; QUICK=1 for five minutes; VERSION=7.3 CPUS=2
+bench: setup build ## measure the engine's scans against stock's; QUICK=1 for ten minutes; VERSION=7.3 CPUS=2
 	kernel=$$(kernel/build.sh um$(SMP) $(VERSION)) && stock=$$(kernel/build.sh um$(SMP)-stock $(VERSION)) && \
 	$(PYTHON) -m nuksmlab.bench index --kernel "$$kernel" --stock "$$stock" $(if $(QUICK),--quick) \
 		--name index$(OF_VERSION)$(if $(CPUS),-$(CPUS)cpus) $(if $(CPUS),--cpus $(CPUS)) \
