@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The kernel's merging, by its files in sysfs."""
 
+import itertools
 import re
 from pathlib import Path
 
-from nuksmlab import wait
+from nuksmlab import processes, wait
 
 STOP, RUN, UNMERGE = 0, 1, 2
 
@@ -12,6 +13,12 @@ STOP, RUN, UNMERGE = 0, 1, 2
 # own defaults, for the time after that.
 FAST = {"pages_to_scan": 20000, "sleep_millisecs": 10}
 STOCK = {"pages_to_scan": 100, "sleep_millisecs": 20}
+
+# ksmd ends a round when it has scanned so many pages, or all there are.
+ALL_PAGES = 2**32 - 1
+
+# Between two rounds, in milliseconds: an hour and more, never the same twice.
+pauses = itertools.count(3_600_000)
 
 
 def process_stat(pid: int) -> dict[str, int]:
@@ -72,31 +79,35 @@ class Ksm:
             lambda: f"full scan {goal}; counters are {self.counters()}",
         )
 
-    def scan_once(self) -> None:
-        """Has ksmd end the scan it is in, or do a whole one, and then sleep.
+    def rest(self) -> None:
+        """Stops ksmd and has it wait to be started: the next start scans at once.
 
-        Writing to `run` waits for ksmd to be done with what it is at; another value
-        of `sleep_millisecs` ends the sleep that it may be in. It can have gone to
-        sleep just before: as long as it scans nothing, it is woken again.
+        It may be in the pause between two rounds, or just before it, which a start
+        does not end. Another value of `sleep_millisecs` does, unless ksmd began its
+        pause with that value: so it gets two, and time to look at each.
         """
         self.stop()
-        self.write("pages_to_scan", 10_000_000)
+        stat = Path(f"/proc/{processes.pid_of('ksmd')}/stat")
+
+        def asleep() -> bool:
+            return stat.read_text().rpartition(")")[2].split()[0] == "S"
+
+        for _ in "12":
+            self.write("sleep_millisecs", next(pauses))
+            wait.until(asleep, lambda: f"ksmd; {self.counters()}", poll=0.001)
+
+    def scan_once(self, poll: float = 0.1) -> None:
+        """Has ksmd end the scan that it is in, or do a whole one, and then stop."""
+        self.rest()
+        self.write("pages_to_scan", ALL_PAGES)
         goal = self.read("full_scans") + 1
-        scanned = self.read("pages_scanned")
-        self._sleep_anew()
         self.start()
-
-        def done() -> bool:
-            if self.read("full_scans") < goal and self.read("pages_scanned") == scanned:
-                self._sleep_anew()
-            return self.read("full_scans") >= goal
-
-        wait.until(done, lambda: f"scan {goal}; {self.counters()}")
-
-    def _sleep_anew(self) -> None:
-        """For very long; and not as long as ksmd may be sleeping now."""
-        asleep = 600_000 + (self.read("sleep_millisecs") == 600_000)
-        self.write("sleep_millisecs", asleep)
+        wait.until(
+            lambda: self.read("full_scans") >= goal,
+            lambda: f"scan {goal}; {self.counters()}",
+            poll=poll,
+        )
+        self.stop()  # waits for the end of the round
 
     def settle(self) -> None:
         """Two quick scans: what the scanner lost sight of is in its books again.

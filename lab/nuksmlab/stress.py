@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nuksmlab import wait
+from nuksmlab import processes, wait
 
 DEBUGFS = Path("/sys/kernel/debug")
 CGROUPS = Path("/sys/fs/cgroup")
@@ -167,7 +167,7 @@ class Faults:
             put(kind / "verbose", 0)
         if self.kinds:
             put(DEBUGFS / "fail_page_alloc" / "min-order", 0)
-            put(Path(f"/proc/{pid_of('ksmd')}/make-it-fail"), 1)
+            put(Path(f"/proc/{processes.pid_of('ksmd')}/make-it-fail"), 1)
 
     def switch(self, on: bool) -> None:
         for kind in self.kinds:
@@ -187,17 +187,6 @@ class Windows:
 
     def close(self) -> None:
         self.open({})
-
-
-def pid_of(name: str) -> int:
-    for comm in Path("/proc").glob("[0-9]*/comm"):
-        try:
-            found = comm.read_text().strip()
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has just ended
-        if found == name:
-            return int(comm.parent.name)
-    raise ProcessLookupError(f"no process is called {name}")
 
 
 def split_leaks(text: str) -> list[str]:

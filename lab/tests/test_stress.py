@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import stress
+from nuksmlab import processes, stress
 
 REPORT = """\
 unreferenced object 0xffff888004c2e5a0 (size 96):
@@ -31,6 +31,6 @@ def test_no_suspects() -> None:
 
 def test_processes_are_found_by_name() -> None:
     name = Path(f"/proc/{os.getpid()}/comm").read_text().strip()
-    assert stress.pid_of(name) > 0
+    assert processes.pid_of(name) > 0
     with pytest.raises(ProcessLookupError, match="no process is called"):
-        stress.pid_of("no such process")
+        processes.pid_of("no such process")

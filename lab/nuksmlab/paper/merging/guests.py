@@ -19,7 +19,7 @@ from nuksmlab.ksm import Ksm
 from nuksmlab.paper.merging import plan
 from nuksmlab.paper.merging.copies import set_index
 from nuksmlab.paper.merging.records import Guests, Run, Step, merges
-from nuksmlab.paper.pressure.guest import ksmd_pid
+from nuksmlab.processes import pid_of
 from nuksmlab.virtual import VirtualMachine
 
 OUTPUT = Path(os.environ["NUKSM_OUTPUT"])
@@ -43,7 +43,7 @@ def merge(scanner: Scanner, ksmd: int, added: str) -> Step:
 def observe(
     scanner: Scanner, run: Run, two: list[VirtualMachine], start: Start
 ) -> Guests:
-    ksmd = ksmd_pid()
+    ksmd = pid_of("ksmd")
     steps = [merge(scanner, ksmd, "1 and 2")]
     (node,) = plan.GUESTS_AT[1]
     with start(len(two), node) as third:

@@ -5,11 +5,12 @@ import json
 import os
 import re
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 from nuksmlab.ksm import Ksm
 from nuksmlab.paper.pressure.records import Moment, Observed, Run
+from nuksmlab.processes import pid_of
 from nuksmlab.tenant import ANYWHERE, Spec, Tenant, TenantError
 
 OUTPUT = Path(os.environ["NUKSM_OUTPUT"])
@@ -20,14 +21,6 @@ SPEED = {"pages_to_scan": 10000, "sleep_millisecs": 10}
 # All that is wanted is over when this much more time has passed.
 PATIENCE_SECONDS = 60.0
 KEEP, SACRIFICE = -1000, 500
-
-
-def ksmd_pid() -> int:
-    for comm in Path("/proc").glob("[0-9]*/comm"):
-        with suppress(OSError):
-            if comm.read_text().strip() == "ksmd":
-                return int(comm.parent.name)
-    raise RuntimeError("there is no ksmd")
 
 
 def cpu_seconds(pid: int) -> float:
@@ -55,7 +48,7 @@ class Race:
         self.stack = stack
         self.tenants: list[Tenant] = []
         self.moments: list[Moment] = []
-        self.ksmd = ksmd_pid()
+        self.ksmd = pid_of("ksmd")
 
     def start_tenant(self, name: str, mib: int, **shares: int) -> None:
         """A child has its own chance; a death is not an error here."""
