@@ -75,6 +75,15 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def new_folder(name: str, where: host.Host) -> Path:
+    """For raw data, empty; what was measured there under this name is gone."""
+    raw = report.OUTPUT / name
+    shutil.rmtree(raw, ignore_errors=True)
+    raw.mkdir(parents=True)
+    report.write_host(name, where)
+    return raw
+
+
 def run_guest(
     module: str, guest: uml.Guest, output: Path, runs: Sequence[object]
 ) -> Meter:
@@ -95,7 +104,7 @@ def measure(boot: Boot, output: Path, runs: Sequence[Run], cpus: int) -> list[Re
     meter = run_guest("guest", guest, output, runs)
     return [
         records.result(sample, meter.seconds)
-        for sample in records.read_samples(output / "samples.jsonl")
+        for sample in records.read_lines(output / "samples.jsonl")
     ]
 
 
@@ -103,10 +112,7 @@ def experiment(
     name: str, extent: plan.Extent, boots: Sequence[Boot], cpus: int = 1
 ) -> int:
     host.check_room(GUEST_MIB)
-    raw = report.OUTPUT / name
-    shutil.rmtree(raw, ignore_errors=True)
-    raw.mkdir(parents=True)
-    report.write_host(name, host.describe())
+    raw = new_folder(name, host.describe())
     results: list[Result] = []
     with host.many_mappings():
         for repetition in range(extent.repetitions):
@@ -125,10 +131,7 @@ def experiment(
 def scans(name: str, kernel: Path, extent: steady.Extent) -> int:
     """new.json, steady.json and arrival.json, or so, and their tables."""
     host.check_room(SCANS_GUEST_MIB)
-    raw = report.OUTPUT / name
-    shutil.rmtree(raw, ignore_errors=True)
-    raw.mkdir(parents=True)
-    report.write_host(name, host.describe())
+    raw = new_folder(name, host.describe())
     new: list[steady.New] = []
     measured: list[steady.Steady] = []
     arrivals: list[steady.Arrival] = []
@@ -138,8 +141,7 @@ def scans(name: str, kernel: Path, extent: steady.Extent) -> int:
             guest = uml.Guest(kernel, SCANS_GUEST_MIB)
             runs = steady.runs(extent, repetition)
             meter = run_guest("steady_guest", guest, output, runs)
-            for line in (output / "samples.jsonl").read_text().splitlines():
-                sample = json.loads(line)
+            for sample in records.read_lines(output / "samples.jsonl"):
                 if sample["run"]["experiment"] == "new":
                     new.append(steady.new_result(sample, meter.seconds))
                 elif sample["run"]["experiment"] == "steady":
@@ -179,10 +181,7 @@ def beside(name: str, kernel: Path, extent: neighbour.Extent) -> int:
     """neighbour.json, or so, and its table."""
     host.check_room(SCANS_GUEST_MIB)
     cpu, where = host.neighbour_cpu(), host.describe()
-    raw = report.OUTPUT / name
-    shutil.rmtree(raw, ignore_errors=True)
-    raw.mkdir(parents=True)
-    report.write_host(name, where)
+    raw = new_folder(name, where)
     results: list[neighbour.Neighbour] = []
     with host.many_mappings():
         for repetition in range(extent.repetitions):
@@ -191,10 +190,11 @@ def beside(name: str, kernel: Path, extent: neighbour.Extent) -> int:
             runs = neighbour.runs(extent, repetition)
             with neighbour_runs(cpu, neighbour.table_kib(where), said):
                 meter = run_guest("neighbour_guest", guest, output, runs)
-            seconds = [json.loads(line) for line in said.read_text().splitlines()]
-            for line in (output / "samples.jsonl").read_text().splitlines():
-                sample = json.loads(line)
-                results.append(neighbour.result(sample, meter.seconds, seconds))
+            seconds = records.read_lines(said)
+            results += [
+                neighbour.result(sample, meter.seconds, seconds)
+                for sample in records.read_lines(output / "samples.jsonl")
+            ]
             report.write_results(name, results)
     print(f"\n{report.make_neighbour(name)}")
     return 0

@@ -3,7 +3,7 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,9 +21,11 @@ class BenchError(Exception):
     """A run that must not count."""
 
 
-def spec(run: Run, copy: int) -> Spec:
-    shares = {"equal": 0, **plan.WORKLOADS[run["workload"]]}
-    return Spec(f"copy-{copy}", ANYWHERE, run["mib"], madvised=True, **shares)
+def start(stack: ExitStack, name: str, mib: int, shares: Mapping[str, int]) -> Tenant:
+    """Of what `shares` do not say, nothing is equal; ends with the stack."""
+    return stack.enter_context(
+        Tenant(Spec(name, ANYWHERE, mib, madvised=True, **{"equal": 0, **shares}))
+    )
 
 
 def set_index(ksm: Ksm, run: Run, default_kib: int) -> tuple[int, int]:
@@ -46,8 +48,9 @@ def measure(scanner: Scanner, run: Run, default_kib: int | None) -> Sample:
     if default_kib is not None:
         kib, trees = set_index(scanner.ksm, run, default_kib)
     with ExitStack() as stack:
+        shares = plan.WORKLOADS[run["workload"]]
         tenants = [
-            stack.enter_context(Tenant(spec(run, copy)))
+            start(stack, f"copy-{copy}", run["mib"], shares)
             for copy in range(records.COPIES)
         ]
         scans = [scanner.scan()]

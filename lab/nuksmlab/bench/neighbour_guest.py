@@ -11,13 +11,13 @@ from contextlib import ExitStack
 from typing import Any
 
 from nuksmlab.bench import neighbour, settings, steady
-from nuksmlab.bench.guest import OUTPUT, verify
+from nuksmlab.bench.guest import OUTPUT, start, verify
 from nuksmlab.bench.meter import wait_until_sampled
 from nuksmlab.bench.neighbour import Run
 from nuksmlab.bench.records import Scan
 from nuksmlab.bench.scanner import Scanner
 from nuksmlab.ksm import Ksm
-from nuksmlab.tenant import ANYWHERE, Spec, Tenant
+from nuksmlab.tenant import Tenant
 
 
 def periods(scanner: Scanner, run: Run, tenants: list[Tenant]) -> list[Scan]:
@@ -41,11 +41,7 @@ def sample(scanner: Scanner, run: Run) -> dict[str, Any]:
     shares = steady.WORKLOADS[neighbour.WORKLOAD]
     with ExitStack() as stack:
         tenants = [
-            stack.enter_context(
-                Tenant(
-                    Spec(f"copy-{copy}", ANYWHERE, run["mib"], madvised=True, **shares)
-                )
-            )
+            start(stack, f"copy-{copy}", run["mib"], shares)
             for copy in range(neighbour.COPIES)
         ]
         for _ in range(steady.SETTLING_SCANS):

@@ -7,7 +7,7 @@ A run is two copies of a workload, each in its own process, and two full scans.
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import Any, TypedDict
 
 PAGE_BYTES = 4096
 COPIES = 2
@@ -99,5 +99,6 @@ def result(sample: Sample, cpu_seconds: CpuSeconds) -> Result:
     }
 
 
-def read_samples(path: Path) -> list[Sample]:
-    return [cast(Sample, json.loads(line)) for line in path.read_text().splitlines()]
+def read_lines(path: Path) -> list[Any]:
+    """What a guest, or a program, wrote down: JSON, one sample a line."""
+    return [json.loads(line) for line in path.read_text().splitlines()]

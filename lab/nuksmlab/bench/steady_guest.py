@@ -13,32 +13,25 @@ from typing import Any
 
 from nuksmlab import wait
 from nuksmlab.bench import plan, settings, steady
-from nuksmlab.bench.guest import OUTPUT, BenchError, verify
+from nuksmlab.bench.guest import OUTPUT, BenchError, start, verify
 from nuksmlab.bench.meter import wait_until_sampled
 from nuksmlab.bench.records import Scan
 from nuksmlab.bench.scanner import Scanner
 from nuksmlab.bench.steady import Run
 from nuksmlab.ksm import Ksm, process_stat
-from nuksmlab.tenant import ANYWHERE, Spec, Tenant
+from nuksmlab.tenant import Tenant
 
 Sample = dict[str, Any]
 
 
-def start(stack: ExitStack, name: str, run: Run) -> Tenant:
-    shares = steady.WORKLOADS[run["workload"]]
-    spec = Spec(name, ANYWHERE, run["mib"], madvised=True, **shares)
-    return stack.enter_context(Tenant(spec))
-
-
 def new_samples(scanner: Scanner, run: Run) -> Iterator[Sample]:
     """Scans of what ksmd has not seen: the first looks, the second merges."""
-    shares = {"equal": 0, **plan.WORKLOADS[run["workload"]]}
+    shares = plan.WORKLOADS[run["workload"]]
     with ExitStack() as stack:
-        specs = [
-            Spec(f"copy-{copy}", ANYWHERE, run["mib"], madvised=True, **shares)
+        tenants = [
+            start(stack, f"copy-{copy}", run["mib"], shares)
             for copy in range(steady.COPIES)
         ]
-        tenants = [stack.enter_context(Tenant(spec)) for spec in specs]
         scans = [scanner.scan()]
         for tenant in tenants:
             tenant.command("change")
@@ -50,8 +43,12 @@ def new_samples(scanner: Scanner, run: Run) -> Iterator[Sample]:
 def steady_samples(scanner: Scanner, run: Run) -> Iterator[Sample]:
     """Scans until nothing new is found, then others with pages used between them."""
     seeds = itertools.count(run["repetition"] * 1000)
+    shares = steady.WORKLOADS[run["workload"]]
     with ExitStack() as stack:
-        tenants = [start(stack, f"copy-{copy}", run) for copy in range(steady.COPIES)]
+        tenants = [
+            start(stack, f"copy-{copy}", run["mib"], shares)
+            for copy in range(steady.COPIES)
+        ]
         for _ in range(steady.SETTLING_SCANS):
             scanner.scan()
         for touch, percent in itertools.product(steady.TOUCHES, steady.PERCENTS):
@@ -78,12 +75,13 @@ def merged_pages(tenant: Tenant) -> int:
 
 def arrival_samples(scanner: Scanner, run: Run) -> Iterator[Sample]:
     """One tenant that is known, and others like it, each until it is merged."""
+    shares = steady.WORKLOADS[run["workload"]]
     with ExitStack() as stack:
-        tenants = [start(stack, "tenant-1", run)]
+        tenants = [start(stack, "tenant-1", run["mib"], shares)]
         for _ in range(steady.SETTLING_SCANS):
             scanner.scan()
         for number in range(2, steady.TENANTS + 1):
-            tenant = start(stack, f"tenant-{number}", run)
+            tenant = start(stack, f"tenant-{number}", run["mib"], shares)
             tenants.append(tenant)
             scans: list[Scan] = []
             while merged_pages(tenant) < tenant.equal_pages:
@@ -107,9 +105,9 @@ def paced_samples(scanner: Scanner, run: Run) -> Iterator[Sample]:
 
     Each starts when a scan begins.
     """
-    ksm = scanner.ksm
+    ksm, shares = scanner.ksm, steady.WORKLOADS[run["workload"]]
     with ExitStack() as stack:
-        tenants = [start(stack, "tenant-1", run)]
+        tenants = [start(stack, "tenant-1", run["mib"], shares)]
         for _ in range(steady.SETTLING_SCANS):
             scanner.scan()
         ksm.set_speed(steady.PACE)
@@ -117,7 +115,7 @@ def paced_samples(scanner: Scanner, run: Run) -> Iterator[Sample]:
         for number in range(2, steady.TENANTS + 1):
             ksm.wait_scans(1)
             began, scans = time.time(), ksm.read("full_scans")
-            tenant = start(stack, f"tenant-{number}", run)
+            tenant = start(stack, f"tenant-{number}", run["mib"], shares)
             tenants.append(tenant)
             wait_until_merged(tenant)
             yield {
@@ -127,7 +125,7 @@ def paced_samples(scanner: Scanner, run: Run) -> Iterator[Sample]:
                 "ended": time.time(),
                 "full_scans": ksm.read("full_scans") - scans,
             }
-        scanner.at_once()
+        ksm.stop()
         verify(tenants)
 
 
