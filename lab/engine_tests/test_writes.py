@@ -8,6 +8,7 @@ import os
 import platform
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fcntl import ioctl
 from pathlib import Path
 
@@ -123,21 +124,74 @@ def by_a_userfaultfd(area: mmap.mmap, contents: bytes) -> None:
     os.close(uffd)
 
 
+@contextmanager
+def held_by_a_pipe(area: mmap.mmap, count: int) -> Iterator[None]:
+    """The first pages of it."""
+    held, into = os.pipe()
+    vector = (ctypes.c_void_p * 2)(address_of(area), count * PAGE)
+    assert libc.vmsplice(into, ctypes.byref(vector), 1, 0) == count * PAGE
+    yield
+    os.close(held)
+    os.close(into)
+
+
 WAYS = (by_stores, by_a_file, by_new_pages, by_a_child_that_ends, by_a_userfaultfd)
 
 
+@pytest.mark.parametrize("scans", [1, SCANS])
 @pytest.mark.parametrize("write", WAYS, ids=lambda write: str(write.__name__))
 def test_what_was_written_is_merged(
-    ksm: Ksm, scanner: Scanner, write: Callable[[mmap.mmap, bytes], None]
+    ksm: Ksm,
+    scanner: Scanner,
+    write: Callable[[mmap.mmap, bytes], None],
+    scans: int,
 ) -> None:
+    """After its first scan a page is summed up, later it is filed, too."""
     wanted = some()
     there, late = mapped(wanted), mapped(some())
-    scan(scanner, SCANS)
+    scan(scanner, scans)
     assert ksm.merged() == 0
     write(late, wanted)
     scan(scanner, SCANS)
     assert ksm.merged() == 2 * PAGES
     assert there[:] == late[:] == wanted
+
+
+def test_what_stands_still_is_read_once(ksm: Ksm, scanner: Scanner) -> None:
+    area = mapped(some())
+    assert scan(scanner) == PAGES
+    # One may have its turn
+    assert scan(scanner) <= 1
+    assert ksm.read("pages_unshared") == PAGES
+    wanted = area[:]
+    mapped(wanted)
+    scan(scanner)
+    assert ksm.merged() == 2 * PAGES
+
+
+def test_what_somebody_held_when_it_was_read_is_read_again(scanner: Scanner) -> None:
+    """Whoever holds a page may write to it, and leave no trace."""
+    area = mapped(some())
+    count = 8
+    with held_by_a_pipe(area, count):
+        assert scan(scanner) == PAGES
+    assert count <= scan(scanner) <= count + 1
+
+
+def test_what_smart_scan_left_out_is_read(ksm: Ksm, scanner: Scanner) -> None:
+    """Its dirty bits are taken nonetheless. It leaves out up to 8 scans in a row."""
+    ksm.write("smart_scan", 1)
+    wanted = some()
+    there, late = mapped(some()), mapped(some())
+    for _ in range(2):
+        for _ in range(20):
+            there[:], late[:] = some(), some()
+            scan(scanner)
+        there[:], late[:] = wanted, wanted
+        scan(scanner, 8 + SCANS)
+        assert ksm.merged() == 2 * PAGES
+        wanted = some()
+        scan(scanner)
 
 
 def test_what_nobody_wrote_to_is_not_read(scanner: Scanner) -> None:
@@ -322,14 +376,10 @@ def test_pages_that_somebody_holds_are_read(scanner: Scanner) -> None:
     """Whoever holds a page may write to it."""
     area = mapped(some())
     scan(scanner, SCANS)
-    held, into = os.pipe()
     count = 8
-    vector = (ctypes.c_void_p * 2)(address_of(area), count * PAGE)
-    assert libc.vmsplice(into, ctypes.byref(vector), 1, 0) == count * PAGE
-    scan(scanner)
-    assert count <= scan(scanner) <= count + 2
-    os.close(held)
-    os.close(into)
+    with held_by_a_pipe(area, count):
+        scan(scanner)
+        assert count <= scan(scanner) <= count + 2
 
 
 def test_pages_of_a_huge_page_are_not_read(ksm: Ksm, scanner: Scanner) -> None:

@@ -171,6 +171,7 @@ enum nuksm_writes {
  * @now: enum nuksm_writes, of the page that is being visited
  * @before: what it was at the visit before
  * @seen: a dirty bit said so, where else it may have been written to
+ * @shows: what is written from now on will be seen
  * @taken: up to where dirty bits were taken from the page tables
  * @dirty: those of the last page table, before they were cleared
  * @block: address of the last huge page, or 1
@@ -182,6 +183,7 @@ struct nuksm_writing {
 	u8 now;
 	u8 before;
 	bool seen;
+	bool shows;
 	bool merged;
 	unsigned long taken;
 	DECLARE_BITMAP(dirty, MAX_PTRS_PER_PTE);
@@ -191,16 +193,6 @@ struct nuksm_writing {
 };
 
 static struct nuksm_writing nuksm_writing = { .block = 1 };
-
-/*
- * Is this the first visit, and may the page have been written to just now? It is
- * merged with one that is filed already, but filed only when it was seen again.
- */
-static bool nuksm_is_first_sight(void)
-{
-	return nuksm_tracks_writes() && nuksm_writing.before == NUKSM_NEW &&
-	       nuksm_writing.now == NUKSM_WRITTEN;
-}
 
 /* May it be written to without a page table's saying so? */
 static bool nuksm_is_open(struct folio *folio)
@@ -310,16 +302,18 @@ static bool nuksm_is_in_written_block(unsigned long addr)
 static void nuksm_test_written(struct vm_area_struct *vma, unsigned long addr,
 			       pte_t pte, struct folio *folio, bool touched)
 {
-	nuksm_writing.now = NUKSM_WRITTEN;
-	nuksm_writing.seen = nuksm_tracks_writes() &&
+	bool tracks = nuksm_tracks_writes() && !folio_test_ksm(folio);
+
+	nuksm_writing.seen = tracks &&
 			     (test_bit(pte_index(addr), nuksm_writing.dirty) ||
 			      (pte_dirty(pte) && !nuksm_dirty_stays(vma, folio)));
-	if (folio_test_ksm(folio) ||
-	    (nuksm_tracks_writes() && !nuksm_writing.seen && !pte_dirty(pte) &&
-	     !(touched && mm_has_notifiers(vma->vm_mm)) &&
-	     !nuksm_is_in_written_block(addr) && !nuksm_is_open(folio) &&
-	     nuksm_is_marked(folio)))
-		nuksm_writing.now = NUKSM_UNWRITTEN;
+	nuksm_writing.shows = tracks && !pte_dirty(pte) &&
+			      !(touched && mm_has_notifiers(vma->vm_mm)) &&
+			      !nuksm_is_in_written_block(addr) &&
+			      !nuksm_is_open(folio) && nuksm_is_marked(folio);
+	nuksm_writing.now = folio_test_ksm(folio) ||
+			    (nuksm_writing.shows && !nuksm_writing.seen) ?
+				    NUKSM_UNWRITTEN : NUKSM_WRITTEN;
 }
 
 /* The same for a huge page, which has one bit for all its pages. */
@@ -332,6 +326,7 @@ static void nuksm_test_written_huge(struct vm_area_struct *vma,
 
 	nuksm_writing.now = NUKSM_WRITTEN;
 	nuksm_writing.seen = false;
+	nuksm_writing.shows = false;
 	if (!nuksm_tracks_writes())
 		return;
 
@@ -350,8 +345,11 @@ static void nuksm_test_written_huge(struct vm_area_struct *vma,
 		}
 	}
 	nuksm_writing.seen = nuksm_writing.block_seen;
-	if (!nuksm_writing.block_written &&
-	    !(touched && mm_has_notifiers(vma->vm_mm)) && !nuksm_is_open(folio))
+	nuksm_writing.shows = (nuksm_writing.block_seen ||
+			       !nuksm_writing.block_written) &&
+			      !(touched && mm_has_notifiers(vma->vm_mm)) &&
+			      !nuksm_is_open(folio);
+	if (nuksm_writing.shows && !nuksm_writing.seen)
 		nuksm_writing.now = NUKSM_UNWRITTEN;
 #endif
 }
@@ -373,11 +371,14 @@ static void nuksm_leave_mm(struct mm_struct *mm)
 
 /*
  * To be merged, the page was protected, and its dirty bit with that; then it was not
- * merged. Somebody may have written to it since it was filed.
+ * merged. Somebody may have written to it since it was summed up.
  */
 static void nuksm_note_failure(struct ksm_rmap_item *rmap_item, int err)
 {
-	if (err && rmap_item->writes == NUKSM_UNWRITTEN)
+	if (!err)
+		return;
+	nuksm_writing.shows = false;
+	if (rmap_item->writes == NUKSM_UNWRITTEN)
 		rmap_item->writes = NUKSM_WRITTEN;
 }
 
@@ -385,11 +386,6 @@ static void nuksm_note_failure(struct ksm_rmap_item *rmap_item, int err)
 
 static inline void nuksm_note_failure(struct ksm_rmap_item *rmap_item, int err)
 {
-}
-
-static inline bool nuksm_is_first_sight(void)
-{
-	return false;
 }
 
 static inline void nuksm_visited(struct page *page)

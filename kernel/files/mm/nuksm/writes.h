@@ -7,7 +7,9 @@
  * them with the page, where reclaim looks for them, too. A page that was written to is
  * not read in the scan that finds it so, but in the next one, as it may be written to
  * again; what is read then holds until the bit is set again. If it was, the page is
- * read nonetheless, and two sums in a row have to be equal, as in stock.
+ * read nonetheless, and two sums in a row have to be equal, as in stock. So is a page
+ * that ksmd sees for the first time, and its sum is kept: if it is not written to until
+ * the next scan, it is filed by that.
  *
  * What the bits do not show is written by the kernel on behalf of others, as by
  * process_vm_writev(), or by a guest whose TLB still has the translation. Each page
@@ -53,12 +55,25 @@ static unsigned long nuksm_tag(struct page *page, unsigned long seqnr)
 				     seqnr;
 }
 
+/*
+ * In &ksm_rmap_item.address, beside mm/ksm.c's flags and the page's tag: the page is not
+ * filed, but &ksm_rmap_item.oldchecksum is its sum if nobody wrote to it since.
+ */
+#define NUKSM_SUMMED_FLAG	0x400
+
+/* Is it the page that was there when the mapping was tagged? */
+static bool nuksm_is_same(const struct ksm_rmap_item *rmap_item,
+			  struct page *page)
+{
+	return !((rmap_item->address ^ nuksm_tag(page, 0)) & SEQNR_MASK);
+}
+
 /* Is the mapping's page filed, and the same page as then? */
 static bool nuksm_is_filed(const struct ksm_rmap_item *rmap_item,
 			   struct page *page)
 {
 	return (rmap_item->address & UNSTABLE_FLAG) &&
-	       !((rmap_item->address ^ nuksm_tag(page, 0)) & SEQNR_MASK) &&
+	       nuksm_is_same(rmap_item, page) &&
 	       NUMA(rmap_item->nid) == get_kpfn_nid(page_to_pfn(page));
 }
 
@@ -157,6 +172,37 @@ static bool nuksm_leaves_unread(struct ksm_rmap_item *rmap_item,
 }
 
 /*
+ * The page was just summed up, and will not be filed in this scan. Its sum is kept if
+ * all that is written from now on will be seen.
+ */
+static void nuksm_keep_sum(struct ksm_rmap_item *rmap_item, struct page *page)
+{
+	if (nuksm_writing.shows)
+		rmap_item->address |= NUKSM_SUMMED_FLAG |
+				      (nuksm_tag(page, 0) & SEQNR_MASK);
+}
+
+/* The page's checksum: the one that was kept, or what it takes to read the page. */
+static u32 nuksm_sum(struct ksm_rmap_item *rmap_item, struct page *page)
+{
+	bool kept = (rmap_item->address & NUKSM_SUMMED_FLAG) &&
+		    nuksm_is_same(rmap_item, page) && !nuksm_is_turn(rmap_item);
+
+	rmap_item->address &= PAGE_MASK;
+	return kept ? rmap_item->oldchecksum : calc_checksum(page);
+}
+
+/*
+ * Is this the first visit, and may the page have been written to just now? It is
+ * merged with one that is filed already, but filed only when it was seen again.
+ */
+static bool nuksm_is_first_sight(void)
+{
+	return nuksm_tracks_writes() && nuksm_writing.before == NUKSM_NEW &&
+	       nuksm_writing.now == NUKSM_WRITTEN;
+}
+
+/*
  * May smart_scan leave the page out, as it was in vain so often? Only if it would be
  * read, and in the next scan again: as it is written to all the time, or as it cannot
  * be filed, like all but one of the mappings that share it after a fork. Not in its
@@ -196,6 +242,9 @@ static void nuksm_note_writes(struct ksm_rmap_item *rmap_item,
 {
 	nuksm_writing.before = rmap_item->writes;
 	nuksm_writing.merged = folio_test_ksm(folio);
+	if ((rmap_item->address & NUKSM_SUMMED_FLAG) &&
+	    (nuksm_writing.merged || nuksm_writing.now == NUKSM_WRITTEN))
+		rmap_item->address &= PAGE_MASK;
 	rmap_item->writes = nuksm_writes_of(rmap_item, folio);
 	if ((rmap_item->address & STABLE_FLAG) && !folio_test_ksm(folio))
 		remove_rmap_item_from_tree(rmap_item);
@@ -228,6 +277,21 @@ static inline unsigned long nuksm_tag(struct page *page, unsigned long seqnr)
 
 static inline bool nuksm_leaves_unread(struct ksm_rmap_item *rmap_item,
 				       struct page *page)
+{
+	return false;
+}
+
+static inline void nuksm_keep_sum(struct ksm_rmap_item *rmap_item,
+				  struct page *page)
+{
+}
+
+static inline u32 nuksm_sum(struct ksm_rmap_item *rmap_item, struct page *page)
+{
+	return calc_checksum(page);
+}
+
+static inline bool nuksm_is_first_sight(void)
 {
 	return false;
 }
