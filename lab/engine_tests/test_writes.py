@@ -178,6 +178,24 @@ def test_what_somebody_held_when_it_was_read_is_read_again(scanner: Scanner) -> 
     assert count <= scan(scanner) <= count + 1
 
 
+def test_what_left_a_merged_page_and_was_written_again_is_read(
+    ksm: Ksm, scanner: Scanner
+) -> None:
+    """It joined at first sight, so it is read when it leaves."""
+    twin, wanted = some(), some()
+    mapped(twin), mapped(wanted)
+    scan(scanner, SCANS)
+    leaves = mapped(twin)
+    scan(scanner)
+    assert ksm.merged() == 2 * PAGES
+    for contents in (some(), wanted):
+        leaves[:] = contents
+        scan(scanner)
+    scan(scanner, SCANS)
+    assert ksm.merged() == 3 * PAGES
+    assert leaves[:] == wanted
+
+
 def test_what_smart_scan_left_out_is_read(ksm: Ksm, scanner: Scanner) -> None:
     """Its dirty bits are taken nonetheless. It leaves out up to 8 scans in a row."""
     ksm.write("smart_scan", 1)
@@ -192,6 +210,21 @@ def test_what_smart_scan_left_out_is_read(ksm: Ksm, scanner: Scanner) -> None:
         assert ksm.merged() == 2 * PAGES
         wanted = some()
         scan(scanner)
+
+
+def test_smart_scan_leaves_out_so_many_in_a_row_only(
+    ksm: Ksm, scanner: Scanner
+) -> None:
+    """The mmap_lock is held meanwhile: one is read after 256 that are not."""
+    ksm.write("smart_scan", 1)
+    pages = 16 * UNREAD_SCANS
+    area = mapped(os.urandom(pages * PAGE))
+    before, read = ksm.read("pages_skipped"), 0
+    while ksm.read("pages_skipped") == before:
+        area[:] = os.urandom(pages * PAGE)
+        read = scan(scanner)
+    assert ksm.read("pages_skipped") - before >= 0.9 * pages
+    assert read >= pages // 257
 
 
 def test_what_nobody_wrote_to_is_not_read(scanner: Scanner) -> None:

@@ -47,7 +47,6 @@ def test_what_a_machine_writes_is_merged(ksm: Ksm, tmp_path: Path) -> None:
         ksm.start()
         ksm.wait_scans(4)
         assert ksm.merged() == 0
-        # What is there is not left by the machine's last page before it joins anew
         for byte, merged in ((7, 2 * PAGES), (9, PAGES), (7, 2 * PAGES)):
             machine.stdin.write(f"{byte}\n")
             machine.stdin.flush()

@@ -88,7 +88,7 @@ static int make_cpu(int vm)
 	return cpu;
 }
 
-/* Runs the machine to where it asks or tells; returns the byte it asks for or tells. */
+/* Runs the machine to where it asks or tells; returns where the byte is. */
 static unsigned char *run(int cpu, struct kvm_run *state)
 {
 	checked(ioctl(cpu, KVM_RUN, 0), "vm_writer: KVM_RUN");
@@ -113,7 +113,7 @@ static size_t wrong_pages(const unsigned char *memory, const unsigned char *cont
 
 int main(int argc, char **argv)
 {
-	unsigned char *code, *memory, *contents;
+	unsigned char *code, *memory, *contents, *asked;
 	struct kvm_run *state;
 	int kvm, vm, cpu, file;
 	unsigned int number;
@@ -142,13 +142,13 @@ int main(int argc, char **argv)
 			"vm_writer: KVM_GET_VCPU_MMAP_SIZE"),
 		MAP_SHARED, cpu);
 
-	run(cpu, state);
+	asked = run(cpu, state);
 	printf("ready\n");
 	fflush(stdout);
 	while (scanf("%u", &number) == 1) {
-		*((unsigned char *)state + state->io.data_offset) = number;
+		*asked = number;
 		run(cpu, state);
-		run(cpu, state);
+		asked = run(cpu, state);
 		printf("done\n");
 		fflush(stdout);
 	}

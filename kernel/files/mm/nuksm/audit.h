@@ -12,6 +12,9 @@
 #include <linux/debugfs.h>
 #include <linux/seq_file.h>
 
+/* In struct ksm_rmap_item.address: what it is filed in, or why it is not. */
+#define NUKSM_ITEM_FLAGS	(UNSTABLE_FLAG | STABLE_FLAG | NUKSM_SUMMED_FLAG)
+
 /* What a walk of everything finds, under ksm_thread_mutex. */
 struct nuksm_audit {
 	long shared[MAX_NUMNODES];
@@ -44,7 +47,7 @@ static void nuksm_audit_node(struct seq_file *m, struct nuksm_audit *audit,
 
 	hlist_for_each_entry(rmap_item, &stable_node->hlist, hlist) {
 		if (rmap_item->head != stable_node ||
-		    !(rmap_item->address & STABLE_FLAG))
+		    (rmap_item->address & NUKSM_ITEM_FLAGS) != STABLE_FLAG)
 			nuksm_compare_counts(m, audit, "sharer", nid, 0, 1);
 		len++;
 	}
@@ -94,6 +97,9 @@ static void nuksm_audit_unstable(struct seq_file *m, struct nuksm_audit *audit)
 		for (node = rb_first(root_unstable_tree + tree); node;
 		     node = rb_next(node)) {
 			rmap_item = rb_entry(node, struct ksm_rmap_item, node);
+			nuksm_compare_counts(m, audit, "flags of an item", tree,
+					     UNSTABLE_FLAG,
+					     rmap_item->address & NUKSM_ITEM_FLAGS);
 			nuksm_compare_counts(m, audit, "tree of an item", tree,
 					     nuksm_root(NUMA(rmap_item->nid),
 							rmap_item->oldchecksum),

@@ -178,6 +178,7 @@ enum nuksm_writes {
  * @block_written: may it have been written to, when ksmd came to it?
  * @block_seen: its bit, before it was cleared, said so
  * @merged: the page that is being visited was merged already
+ * @unkept: the scan in which sums that were kept in the one before do not count
  */
 struct nuksm_writing {
 	u8 now;
@@ -190,6 +191,7 @@ struct nuksm_writing {
 	unsigned long block;
 	bool block_written;
 	bool block_seen;
+	unsigned long unkept;
 };
 
 static struct nuksm_writing nuksm_writing = { .block = 1 };
@@ -367,6 +369,15 @@ static void nuksm_leave_mm(struct mm_struct *mm)
 	nuksm_look.block = 1;
 	nuksm_writing.taken = 0;
 	nuksm_writing.block = 1;
+}
+
+/*
+ * This scan will begin anew, perhaps at once: bits were taken of pages that it did not
+ * come to, and are forgotten.
+ */
+static void nuksm_forget_sums(void)
+{
+	nuksm_writing.unkept = ksm_scan.seqnr;
 }
 
 /*

@@ -22,6 +22,9 @@
 #define NUKSM(x)	(x)
 #define DO_NUKSM(x)	(x)
 
+/* For members that are never used at once, where KSM has room for each of them. */
+#define NUKSM_UNION	union
+
 /**
  * struct nuksm_index - how the stable and unstable trees are organised
  * @kib_per_tree: KiB of memory per tree of each kind; 0 for one tree
@@ -177,6 +180,7 @@ int ksm_reindex(enum nuksm_setting setting, u32 value);
 
 #define NUKSM(...)	(0)
 #define DO_NUKSM(...)	((void)0)
+#define NUKSM_UNION	struct
 
 static inline int nuksm_nr_roots(int nids)
 {

@@ -484,6 +484,8 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 	u32 lot;
 
 	BUILD_BUG_ON(BITS_PER_TYPE(stable_node->lot) != NUKSM_LOT_BITS);
+	/* There is one for each merged page */
+	BUILD_BUG_ON(IS_ENABLED(CONFIG_64BIT) && sizeof(*stable_node) > 56);
 
 	stable_node->again = 0;
 	stable_node->scan = nuksm_this_scan();

@@ -129,6 +129,15 @@ static bool nuksm_is_in_place(const struct ksm_rmap_item *rmap_item,
 	       NUMA(stable_node->nid) == get_kpfn_nid(folio_pfn(folio));
 }
 
+/* Notes what was seen of the page. A sum that was kept holds until it is written to. */
+static void nuksm_note_visit(struct ksm_rmap_item *rmap_item, struct folio *folio)
+{
+	if ((rmap_item->address & NUKSM_SUMMED_FLAG) &&
+	    (folio_test_ksm(folio) || nuksm_writing.now == NUKSM_WRITTEN))
+		rmap_item->address &= PAGE_MASK;
+	rmap_item->writes = nuksm_writes_of(rmap_item, folio);
+}
+
 /*
  * Is there nothing to be done about the page in this scan? Then it is passed, and the
  * next one is looked at.
@@ -156,7 +165,7 @@ static bool nuksm_passes(struct vm_area_struct *vma, unsigned long addr,
 		   !nuksm_is_left_alone(rmap_item, page, rmap_item->writes)) {
 		return false;
 	}
-	rmap_item->writes = nuksm_writes_of(rmap_item, folio);
+	nuksm_note_visit(rmap_item, folio);
 	nuksm_note_use(rmap_item, folio, false);
 	ksm_scan.rmap_list = &rmap_item->rmap_list;
 	nuksm_passed++;
@@ -186,7 +195,8 @@ static void nuksm_keep_sum(struct ksm_rmap_item *rmap_item, struct page *page)
 static u32 nuksm_sum(struct ksm_rmap_item *rmap_item, struct page *page)
 {
 	bool kept = (rmap_item->address & NUKSM_SUMMED_FLAG) &&
-		    nuksm_is_same(rmap_item, page) && !nuksm_is_turn(rmap_item);
+		    nuksm_is_same(rmap_item, page) && !nuksm_is_turn(rmap_item) &&
+		    ksm_scan.seqnr != nuksm_writing.unkept;
 
 	rmap_item->address &= PAGE_MASK;
 	return kept ? rmap_item->oldchecksum : calc_checksum(page);
@@ -242,10 +252,7 @@ static void nuksm_note_writes(struct ksm_rmap_item *rmap_item,
 {
 	nuksm_writing.before = rmap_item->writes;
 	nuksm_writing.merged = folio_test_ksm(folio);
-	if ((rmap_item->address & NUKSM_SUMMED_FLAG) &&
-	    (nuksm_writing.merged || nuksm_writing.now == NUKSM_WRITTEN))
-		rmap_item->address &= PAGE_MASK;
-	rmap_item->writes = nuksm_writes_of(rmap_item, folio);
+	nuksm_note_visit(rmap_item, folio);
 	if ((rmap_item->address & STABLE_FLAG) && !folio_test_ksm(folio))
 		remove_rmap_item_from_tree(rmap_item);
 }
