@@ -9,7 +9,7 @@ import platform
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from fcntl import ioctl
+from fcntl import F_SETPIPE_SZ, fcntl, ioctl
 from pathlib import Path
 
 import pytest
@@ -128,11 +128,19 @@ def by_a_userfaultfd(area: mmap.mmap, contents: bytes) -> None:
 def held_by_a_pipe(area: mmap.mmap, count: int) -> Iterator[None]:
     """The first pages of it."""
     held, into = os.pipe()
+    fcntl(into, F_SETPIPE_SZ, SIZE)
     vector = (ctypes.c_void_p * 2)(address_of(area), count * PAGE)
     assert libc.vmsplice(into, ctypes.byref(vector), 1, 0) == count * PAGE
     yield
     os.close(held)
     os.close(into)
+
+
+def unseen(area: mmap.mmap, contents: bytes) -> None:
+    """The kernel writes, by a mapping of its own."""
+    memory = os.open("/proc/self/mem", os.O_WRONLY)
+    assert os.pwrite(memory, contents, address_of(area)) == len(contents)
+    os.close(memory)
 
 
 WAYS = (by_stores, by_a_file, by_new_pages, by_a_child_that_ends, by_a_userfaultfd)
@@ -159,7 +167,7 @@ def test_what_was_written_is_merged(
 
 def test_what_stands_still_is_read_once(ksm: Ksm, scanner: Scanner) -> None:
     area = mapped(some())
-    assert scan(scanner) == PAGES
+    assert scan(scanner) >= PAGES
     # One may have its turn
     assert scan(scanner) <= 1
     assert ksm.read("pages_unshared") == PAGES
@@ -169,13 +177,20 @@ def test_what_stands_still_is_read_once(ksm: Ksm, scanner: Scanner) -> None:
     assert ksm.merged() == 2 * PAGES
 
 
-def test_what_somebody_held_when_it_was_read_is_read_again(scanner: Scanner) -> None:
+def test_what_somebody_held_when_it_was_read_is_read_again(
+    ksm: Ksm, scanner: Scanner
+) -> None:
     """Whoever holds a page may write to it, and leave no trace."""
-    area = mapped(some())
-    count = 8
-    with held_by_a_pipe(area, count):
-        assert scan(scanner) == PAGES
-    assert count <= scan(scanner) <= count + 1
+    wanted = some()
+    there, late = mapped(wanted), mapped(some())
+    scan(scanner, SCANS)
+    with held_by_a_pipe(late, PAGES):
+        unseen(late, some())
+        scan(scanner, 2)
+        unseen(late, wanted)
+    scan(scanner)
+    assert ksm.merged() == 2 * PAGES
+    assert there[:] == late[:] == wanted
 
 
 def test_what_left_a_merged_page_and_was_written_again_is_read(
@@ -217,14 +232,16 @@ def test_smart_scan_leaves_out_so_many_in_a_row_only(
 ) -> None:
     """The mmap_lock is held meanwhile: one is read after 256 that are not."""
     ksm.write("smart_scan", 1)
-    pages = 16 * UNREAD_SCANS
-    area = mapped(os.urandom(pages * PAGE))
-    before, read = ksm.read("pages_skipped"), 0
+    rows = 16
+    area = mapped(os.urandom(rows * UNREAD_SCANS * PAGE))
+    before, read, scans = ksm.read("pages_skipped"), 0, 0
     while ksm.read("pages_skipped") == before:
-        area[:] = os.urandom(pages * PAGE)
+        area[:] = os.urandom(rows * UNREAD_SCANS * PAGE)
         read = scan(scanner)
-    assert ksm.read("pages_skipped") - before >= 0.9 * pages
-    assert read >= pages // 257
+        scans += 1
+    # Of each row one has its turn in a scan, and is older by one less than the others.
+    # They part rows of over 500; one in the middle of each is read, too.
+    assert read >= rows * scans + rows - 1
 
 
 def test_what_nobody_wrote_to_is_not_read(scanner: Scanner) -> None:
@@ -372,11 +389,14 @@ def test_what_is_written_all_the_time_but_stays_equal_is_merged(
     assert ksm.merged() == 2 * PAGES
 
 
-def test_other_pages_that_were_moved_there_are_read(ksm: Ksm, scanner: Scanner) -> None:
+@pytest.mark.parametrize("scans", [1, SCANS])
+def test_other_pages_that_were_moved_there_are_read(
+    ksm: Ksm, scanner: Scanner, scans: int
+) -> None:
     """Nobody wrote to them since ksmd took their dirty bits, at another place."""
     wanted = some()
     spare, late = mapped(wanted), mapped(some())
-    scan(scanner, SCANS)
+    scan(scanner, scans)
     moved = libc.mremap(
         ctypes.c_void_p(address_of(spare)),
         ctypes.c_size_t(SIZE),
@@ -397,9 +417,7 @@ def test_what_the_kernel_writes_unseen_is_merged_at_last(ksm: Ksm) -> None:
     there, late = mapped(wanted), mapped(some())
     ksm.start()
     ksm.wait_scans(SCANS + 1)
-    memory = os.open("/proc/self/mem", os.O_WRONLY)
-    assert os.pwrite(memory, wanted, address_of(late)) == SIZE
-    os.close(memory)
+    unseen(late, wanted)
     ksm.wait_scans(UNREAD_SCANS + SCANS)
     assert ksm.merged() == 2 * PAGES
     assert there[:] == late[:] == wanted
