@@ -97,7 +97,7 @@ class Ksm:
             wait.until(asleep, lambda: f"ksmd; {self.counters()}", poll=0.001)
 
     def scan_once(self, poll: float = 0.1) -> None:
-        """Has ksmd end the scan that it is in, or do a whole one, and then stop."""
+        """Has ksmd end the scan that it is in, or do a whole one, and then pause."""
         self.rest()
         self.write("pages_to_scan", ALL_PAGES)
         goal = self.read("full_scans") + 1
@@ -107,7 +107,6 @@ class Ksm:
             lambda: f"scan {goal}; {self.counters()}",
             poll=poll,
         )
-        self.stop()  # waits for the end of the round
 
     def settle(self) -> None:
         """Two quick scans: what the scanner lost sight of is in its books again.

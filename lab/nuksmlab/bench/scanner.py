@@ -32,6 +32,7 @@ class Scanner:
         before = self.counters()
         began = time.time()
         self.ksm.scan_once(POLL_SECONDS)
+        self.ksm.stop()  # waits for the end of the round
         ended = time.time()
         return {
             "began": began,
