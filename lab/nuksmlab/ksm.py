@@ -80,7 +80,7 @@ class Ksm:
         )
 
     def rest(self) -> None:
-        """Stops ksmd and has it wait to be started: the next start scans at once.
+        """Stops ksmd and has it wait to be started: for one scan, and that at once.
 
         It may be in the pause between two rounds, or just before it, which a start
         does not end. Another value of `sleep_millisecs` does, unless ksmd began its
@@ -95,11 +95,15 @@ class Ksm:
         for _ in "12":
             self.write("sleep_millisecs", next(pauses))
             wait.until(asleep, lambda: f"ksmd; {self.counters()}", poll=0.001)
+        self.write("pages_to_scan", ALL_PAGES)
 
-    def scan_once(self, poll: float = 0.1) -> None:
+    def scan_once(self) -> None:
         """Has ksmd end the scan that it is in, or do a whole one, and then pause."""
         self.rest()
-        self.write("pages_to_scan", ALL_PAGES)
+        self.scan_rested()
+
+    def scan_rested(self, poll: float = 0.1) -> None:
+        """The same, after rest()."""
         goal = self.read("full_scans") + 1
         self.start()
         wait.until(

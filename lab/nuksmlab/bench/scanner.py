@@ -29,9 +29,10 @@ class Scanner:
 
     def scan(self) -> Scan:
         """All pages once."""
+        self.ksm.rest()
         before = self.counters()
         began = time.time()
-        self.ksm.scan_once(POLL_SECONDS)
+        self.ksm.scan_rested(POLL_SECONDS)
         self.ksm.stop()  # waits for the end of the round
         ended = time.time()
         return {
