@@ -88,7 +88,7 @@ def test_goals_hold_where_the_figures_do() -> None:
 
 
 def test_the_table_has_all_that_was_measured() -> None:
-    text = neighbour.render(everything(), HOST)
+    text = neighbour.render(everything(), HOST).text
     assert "| stock | 300 (300-300) | 333 (333-333) | 3.00 (3.00-3.00) |" in text
     assert "0.100 (0.100-0.100) | 77 (77-77) |" in text
     assert "a table of 4096 KiB in a cache of 8192 KiB" in text

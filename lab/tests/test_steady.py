@@ -179,7 +179,7 @@ def test_a_slow_arrival_misses_a_goal() -> None:
 
 
 def test_tables_have_all_that_was_measured() -> None:
-    text = steady.render(*everything(), HOST)
+    text = steady.render(*everything(), HOST).text
     assert "| 100 % | 1464.844 (1464.844-1464.844) |" in text
     assert "| 2 | 2; 0.300 (0.300-0.300) |" in text
     assert "| worst | 2.500 (2.500-2.500) | 2.000 (2.000-2.000) | 0.800 (0" in text

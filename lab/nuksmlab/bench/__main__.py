@@ -21,6 +21,7 @@ from pathlib import Path
 
 from nuksmlab import guard, machine, paths, uml
 from nuksmlab.bench import figures, host, neighbour, plan, records, report, steady
+from nuksmlab.bench.goals import Report
 from nuksmlab.bench.meter import Meter
 from nuksmlab.bench.records import Result, Run
 
@@ -84,6 +85,12 @@ def new_folder(name: str, where: host.Host) -> Path:
     return raw
 
 
+def show(made: Report) -> int:
+    """Returns the exit status: 1 if a goal is missed."""
+    print(f"\n{made.text}\nbench: {made.verdict}", flush=True)
+    return 0 if made.holds else 1
+
+
 def run_guest(
     module: str, guest: uml.Guest, output: Path, runs: Sequence[object]
 ) -> Meter:
@@ -121,11 +128,10 @@ def experiment(
                 runs = plan.runs(extent, boot.indexes, repetition)
                 results += measure(boot, output, runs, cpus)
                 report.write_results(name, results)
-    print(f"\n{report.make(name)}")
     wrong = figures.contradictions(results)
     for contradiction in wrong:
         print(f"bench: BROKEN: {contradiction}", file=sys.stderr)
-    return 1 if wrong else 0
+    return max(show(report.make(name)), int(bool(wrong)))
 
 
 def scans(name: str, kernel: Path, extent: steady.Extent) -> int:
@@ -151,8 +157,7 @@ def scans(name: str, kernel: Path, extent: steady.Extent) -> int:
             report.write_results(report.beside_name(name, "new"), new)
             report.write_results(name, measured)
             report.write_results(report.beside_name(name, "arrival"), arrivals)
-    print(f"\n{report.make_steady(name)}")
-    return 0
+    return show(report.make_steady(name))
 
 
 @contextmanager
@@ -196,14 +201,12 @@ def beside(name: str, kernel: Path, extent: neighbour.Extent) -> int:
                 for sample in records.read_lines(output / "samples.jsonl")
             ]
             report.write_results(name, results)
-    print(f"\n{report.make_neighbour(name)}")
-    return 0
+    return show(report.make_neighbour(name))
 
 
 def carry_out(arguments: argparse.Namespace) -> int:
     if arguments.command == "report":
-        print(report.make_any(arguments.experiment))
-        return 0
+        return show(report.make_any(arguments.experiment))
     if arguments.command == "neighbour":
         extent_beside = neighbour.QUICK if arguments.quick else neighbour.FULL
         return beside(arguments.name, arguments.kernel, extent_beside)

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from nuksmlab.bench.goals import Goal, Report, listing
 from nuksmlab.bench.host import Host
 from nuksmlab.bench.records import CpuSeconds
-from nuksmlab.bench.steady import Goal, cpu, spread, turned
+from nuksmlab.bench.steady import cpu, spread, turned
 from nuksmlab.bench.table import markdown
 
 OFF = "off"
@@ -160,15 +161,15 @@ def table_kib(host: Host) -> int:
     return host["shared_cache_kib"] // CACHE_PART or SMALL_TABLE_KIB
 
 
-def render(results: Sequence[Neighbour], host: Host) -> str:
+def render(results: Sequence[Neighbour], host: Host) -> Report:
     repetitions = len({r["repetition"] for r in results})
-    return "\n\n".join(
-        (
-            table(results),
-            "\n".join(f"    {goal}" for goal in goals(results)),
-            f"Measured: medians (least-most) of {repetitions} boots, a table of "
-            f"{table_kib(host)} KiB in a cache of {host['shared_cache_kib']} KiB, "
-            f"{host['processor']}, Linux {host['kernel']}, load "
-            f"{host['load_before']:.1f} before.\n",
-        )
+    reached = goals(results)
+    parts = (
+        table(results),
+        listing(reached),
+        f"Measured: medians (least-most) of {repetitions} boots, a table of "
+        f"{table_kib(host)} KiB in a cache of {host['shared_cache_kib']} KiB, "
+        f"{host['processor']}, Linux {host['kernel']}, load "
+        f"{host['load_before']:.1f} before.\n",
     )
+    return Report("\n\n".join(parts), reached)

@@ -15,6 +15,7 @@ from typing import cast
 from nuksmlab import paths
 from nuksmlab.bench import figures, neighbour, picture, steady, table
 from nuksmlab.bench.figures import Figures
+from nuksmlab.bench.goals import Report
 from nuksmlab.bench.host import Host
 from nuksmlab.bench.neighbour import Neighbour
 from nuksmlab.bench.records import Result
@@ -31,7 +32,7 @@ def write_results(name: str, results: Sequence[Mapping[str, object]]) -> None:
     (OUTPUT / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
-def make(name: str) -> str:
+def make(name: str) -> Report:
     """Writes table and picture, and returns the table."""
     results = cast(list[Result], read_results(name))
     host = cast(Host, read_results(f"{name}.host"))
@@ -40,7 +41,7 @@ def make(name: str) -> str:
     text = table.render(measured, host, goals)
     (OUTPUT / f"{name}.md").write_text(text)
     picture.draw(measured, OUTPUT / f"{name}.png")
-    return text
+    return Report(text, goals)
 
 
 def beside_name(name: str, kind: str) -> str:
@@ -52,27 +53,27 @@ def read_results(name: str) -> object:
     return json.loads((OUTPUT / f"{name}.json").read_text())
 
 
-def make_steady(name: str) -> str:
+def make_steady(name: str) -> Report:
     """Writes the tables of NAME.json and of what was measured with it."""
-    text = steady.render(
+    made = steady.render(
         cast(list[New], read_results(beside_name(name, "new"))),
         cast(list[Steady], read_results(name)),
         cast(list[Arrival], read_results(beside_name(name, "arrival"))),
         cast(Host, read_results(f"{name}.host")),
     )
-    (OUTPUT / f"{name}.md").write_text(text)
-    return text
+    (OUTPUT / f"{name}.md").write_text(made.text)
+    return made
 
 
-def make_neighbour(name: str) -> str:
+def make_neighbour(name: str) -> Report:
     """Writes the table of NAME.json, and returns it."""
     measured = cast(list[Neighbour], read_results(name))
-    text = neighbour.render(measured, cast(Host, read_results(f"{name}.host")))
-    (OUTPUT / f"{name}.md").write_text(text)
-    return text
+    made = neighbour.render(measured, cast(Host, read_results(f"{name}.host")))
+    (OUTPUT / f"{name}.md").write_text(made.text)
+    return made
 
 
-def make_any(name: str) -> str:
+def make_any(name: str) -> Report:
     """What an experiment's name begins with says which it is."""
     makers = {"steady": make_steady, "neighbour": make_neighbour}
     return next((m for kind, m in makers.items() if name.startswith(kind)), make)(name)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from nuksmlab.bench import plan
+from nuksmlab.bench.goals import Goal, Report, listing
 from nuksmlab.bench.host import Host
 from nuksmlab.bench.records import PAGE_BYTES, CpuSeconds, Scan, growth
 from nuksmlab.bench.table import markdown
@@ -292,18 +293,6 @@ def arrival_table(results: Sequence[Arrival], paced: bool) -> str:
     return markdown([f"tenant: scans; {seconds}", *ARRIVAL_CONFIGS], rows)
 
 
-@dataclass(frozen=True)
-class Goal:
-    what: str
-    measured: float
-    holds: bool
-
-    def __str__(self) -> str:
-        return (
-            f"{'holds ' if self.holds else 'MISSED'} {self.measured:8.2f}  {self.what}"
-        )
-
-
 def goals(
     new: Sequence[New], steady: Sequence[Steady], arrival: Sequence[Arrival]
 ) -> list[Goal]:
@@ -357,17 +346,17 @@ def arrival_goals(results: Sequence[Arrival], tenant: int, paced: bool) -> list[
 
 def render(
     new: Sequence[New], steady: Sequence[Steady], arrival: Sequence[Arrival], host: Host
-) -> str:
+) -> Report:
     repetitions = len({r["repetition"] for r in steady})
-    return "\n\n".join(
-        (
-            new_table(new),
-            steady_tables(steady),
-            arrival_table(arrival, paced=False),
-            arrival_table(arrival, paced=True),
-            "\n".join(f"    {goal}" for goal in goals(new, steady, arrival)),
-            f"Measured: medians (least-most) of {repetitions} boots, "
-            f"{host['processor']}, Linux {host['kernel']}, load "
-            f"{host['load_before']:.1f} before.\n",
-        )
+    reached = goals(new, steady, arrival)
+    parts = (
+        new_table(new),
+        steady_tables(steady),
+        arrival_table(arrival, paced=False),
+        arrival_table(arrival, paced=True),
+        listing(reached),
+        f"Measured: medians (least-most) of {repetitions} boots, "
+        f"{host['processor']}, Linux {host['kernel']}, load "
+        f"{host['load_before']:.1f} before.\n",
     )
+    return Report("\n\n".join(parts), reached)

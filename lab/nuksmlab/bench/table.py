@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The figures as Markdown."""
 
+import statistics
 from collections.abc import Iterable, Sequence
 
-from nuksmlab.bench.figures import Figure, Figures, Goal
+from nuksmlab.bench.figures import BASELINE, UNPATCHED, Figure, Figures
+from nuksmlab.bench.goals import Goal, listing
 from nuksmlab.bench.host import Host
 
 COST = "µs of ksmd's CPU time per page (MiB merged per second of it)"
@@ -60,9 +62,16 @@ def comparisons(figures: Figures) -> str:
     )
 
 
-def goals(reached: Iterable[Goal]) -> str:
-    rows = [[goal.what, goal.wanted, goal.measured] for goal in reached]
-    return markdown(["goal", "wanted", "measured"], rows)
+def emulation(figures: Figures) -> str:
+    """Our kernel's time with stock's algorithm, in parts of the unpatched one's."""
+    rows = []
+    for workload in figures.workloads:
+        ratios = [
+            statistics.median(figures.time_ratios(workload, mib, BASELINE, UNPATCHED))
+            for mib in figures.sizes
+        ]
+        rows.append([workload, f"{min(ratios):.2f} to {max(ratios):.2f}"])
+    return markdown([f"{BASELINE.name} / {UNPATCHED.name}", "any size"], rows)
 
 
 def provenance(figures: Figures, host: Host) -> str:
@@ -81,6 +90,6 @@ def render(figures: Figures, host: Host, reached: Iterable[Goal] = ()) -> str:
         parts += [f"{workload.capitalize()}:", costs(figures, workload)]
     parts += [f"{COMPARED}:", comparisons(figures)]
     if reached := list(reached):
-        parts.append(goals(reached))
+        parts += [emulation(figures), listing(reached)]
     parts.append(provenance(figures, host))
     return "\n\n".join(parts) + "\n"
