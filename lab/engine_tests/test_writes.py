@@ -6,7 +6,10 @@ import mmap
 import operator
 import os
 import platform
+import signal
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fcntl import F_SETPIPE_SZ, fcntl, ioctl
@@ -32,6 +35,8 @@ UNREAD_SCANS = 512  # each page is read once in so many, whatever happens
 # written to, the one that reads them, and one more if they are written to meanwhile.
 SCANS = 3
 SYS_USERFAULTFD, USER_MODE_ONLY = 323, 1
+TRACEME, PEEKUSER, CONTINUE, UNTIL_SYSTEM_CALL = 0, 3, 7, 24  # of ptrace(2)
+ORIG_RAX, SYS_WRITE = 15 * 8, 1
 UFFDIO_API, UFFDIO_REGISTER, UFFDIO_COPY = 0xC018AA3F, 0xC020AA00, 0xC028AA03
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -209,6 +214,53 @@ def test_what_left_a_merged_page_and_was_written_again_is_read(
     scan(scanner, SCANS)
     assert ksm.merged() == 3 * PAGES
     assert leaves[:] == wanted
+
+
+def unmerge_interrupted() -> None:
+    """Somebody writes 2 to `run`, and is killed as soon as the kernel has that."""
+    script = (
+        "import ctypes, os, signal\n"
+        "run = os.open('/sys/kernel/mm/ksm/run', os.O_WRONLY)\n"
+        f"ctypes.CDLL(None).ptrace({TRACEME}, 0, 0, 0)\n"
+        "os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "os.write(run, b'2')\n"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", script])
+
+    def system_call() -> int:
+        assert os.WIFSTOPPED(os.waitpid(writer.pid, 0)[1])
+        at = ctypes.c_void_p(ORIG_RAX)
+        return int(libc.ptrace(PEEKUSER, writer.pid, at, None))
+
+    while system_call() != SYS_WRITE:
+        assert libc.ptrace(UNTIL_SYSTEM_CALL, writer.pid, None, None) == 0
+    writer.terminate()
+    assert libc.ptrace(CONTINUE, writer.pid, None, None) == 0
+    # Whoever traces is asked before the signal is delivered
+    assert os.WIFSTOPPED(os.waitpid(writer.pid, 0)[1])
+    assert libc.ptrace(CONTINUE, writer.pid, None, signal.SIGTERM) == 0
+    assert writer.wait() == -signal.SIGTERM
+
+
+def test_unmerging_that_is_interrupted_forgets_nothing_that_was_written(
+    ksm: Ksm, scanner: Scanner
+) -> None:
+    """Dirty bits of all pages had been taken, and few pages been looked at."""
+    wanted = some()
+    late = mapped(some())
+    scan(scanner)
+    late[:] = wanted
+    ksm.rest()
+    ksm.write("pages_to_scan", PAGES // 8)
+    scanned = ksm.read("pages_scanned")
+    ksm.start()
+    wait.until(lambda: ksm.read("pages_scanned") > scanned, lambda: f"{ksm.counters()}")
+    unmerge_interrupted()
+    assert ksm.read("run") == 0
+    there = mapped(wanted)
+    scan(scanner, SCANS)
+    assert ksm.merged() == 2 * PAGES
+    assert there[:] == late[:] == wanted
 
 
 def test_what_smart_scan_left_out_is_read(ksm: Ksm, scanner: Scanner) -> None:
