@@ -33,7 +33,7 @@ WORKLOADS = {
     "equal": {"equal": 100},
 }
 COPIES = 2
-TENANTS = 4
+SECOND, TENANTS = 2, 4
 # In round figures, what a host with memory to save scans: 50,000 pages a second.
 PACE = {"pages_to_scan": 1000, "sleep_millisecs": 20}
 TOUCHES = ("read", "write")
@@ -280,7 +280,7 @@ def steady_tables(results: Sequence[Steady]) -> str:
 def arrival_table(results: Sequence[Arrival], paced: bool) -> str:
     rows = []
     results = [r for r in results if r["paced"] == paced]
-    for tenant in range(2, TENANTS + 1):
+    for tenant in range(SECOND, TENANTS + 1):
         cells = []
         for config in ARRIVAL_CONFIGS:
             mine = [
@@ -326,7 +326,7 @@ def goals(
     return result + [
         goal
         for paced in (False, True)
-        for tenant in range(2, TENANTS + 1)
+        for tenant in range(SECOND, TENANTS + 1)
         for goal in arrival_goals(arrival, tenant, paced)
     ]
 
@@ -341,7 +341,9 @@ def arrival_goals(results: Sequence[Arrival], tenant: int, paced: bool) -> list[
     if paced:  # it comes in the midst of a scan
         return [quick]
     scans = max(r["scans"] for r in came)
-    return [quick, Goal(f"tenant {tenant}: merged in one scan", scans, scans == 1)]
+    at_once = Goal(f"tenant {tenant}: merged in one scan", scans, scans == 1)
+    # For those that follow, what is left of ksmd's work is merging itself.
+    return [quick, at_once] if tenant == SECOND else [at_once]
 
 
 def render(
