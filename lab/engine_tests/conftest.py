@@ -11,7 +11,12 @@ from nuksmlab import stress
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import ANYWHERE, Spec, StartTenant, Tenant
 
-DEFAULTS = {"index": "checksum", "kib_per_tree": "16", "placement": "fair"}
+DEFAULTS = {
+    "index": "checksum",
+    "kib_per_tree": "16",
+    "placement": "fair",
+    "look_cpu_permille": "5",
+}
 
 
 def pytest_sessionstart() -> None:

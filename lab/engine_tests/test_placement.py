@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import numa, policy
+from nuksmlab import numa, policy, wait
 from nuksmlab.ksm import FAST, Ksm, process_stat
 from nuksmlab.tenant import StartTenant, Tenant
 
@@ -140,20 +140,6 @@ def test_pages_stay_where_they_are_read(
 
 
 @pytest.mark.needs(nodes=2)
-def test_merged_pages_follow_who_reads_them(ksm: Ksm, start: StartTenant) -> None:
-    cold = [start(f"cold-{number}", 0, mib=MIB) for number in range(2)]
-    merge(ksm, cold)
-    ksm.scan_once()
-    moved = ksm.read("migrated")
-    hot = start("hot", 1, mib=MIB)
-    heat(ksm, [hot])
-    merge(ksm, [*cold, hot])
-    assert shares(hot, (0, 1))[1] >= 0.99
-    assert ksm.read("migrated") - moved >= 0.99 * hot.equal_pages
-    assert all(tenant.bad_pages() == 0 for tenant in (*cold, hot))
-
-
-@pytest.mark.needs(nodes=2)
 def test_placement_changes_at_once(ksm: Ksm, start: StartTenant) -> None:
     ksm.write_text("placement", "priority")
     tenants = [start(f"vm-{node}", node, mib=MIB, seed=1) for node in (0, 1)]
@@ -165,7 +151,6 @@ def test_placement_changes_at_once(ksm: Ksm, start: StartTenant) -> None:
     more[0].renice(-20)
     merge(ksm, [*tenants, *more])
     check(shares(more[0], (0, 1)), [0.5, 0.5])
-    check(shares(tenants[0], (0, 1)), [21 / 22, 1 / 22])
 
 
 @pytest.mark.needs(nodes=2)
@@ -279,6 +264,31 @@ def test_a_node_that_has_room_again_gets_its_pages(
     ksm.wait_scans(3)
     # Half of what nobody uses any more, and all that was seen to be used.
     assert shares(tenants[1], (0, 1))[1] >= 1 / 2 - policy.allowed(1 / 2, PAGES)
+
+
+@pytest.mark.needs(nodes=2)
+@pytest.mark.usefixtures("wide_watermarks")
+def test_another_rule_waits_for_room(ksm: Ksm, start: StartTenant) -> None:
+    """Nobody uses the pages: looks ask them once, and there is no room then."""
+    ksm.write("look_cpu_permille", 1000)
+    ksm.write_text("placement", "first")
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
+    merge(ksm, tenants)
+    here = int(shares(tenants[0], (0, 1))[1] > 1 / 2)
+    fillers = fill(start, 1 - here)
+    before = tenants[0].equal_pages_by_node()
+    ksm.write_text("placement", "fair")
+    goal = ksm.read("looks") + 5
+    wait.until(lambda: ksm.read("looks") >= goal, lambda: f"look {goal}")
+    assert tenants[0].equal_pages_by_node() == before
+    for filler in fillers:
+        filler.quit()
+    least = 1 / 2 - policy.allowed(1 / 2, PAGES)
+    wait.until(
+        lambda: min(shares(tenants[0], (0, 1))) >= least,
+        lambda: f"{tenants[0].equal_pages_by_node()}",
+        poll=1,
+    )
 
 
 @pytest.mark.needs(nodes=2)

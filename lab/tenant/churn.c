@@ -12,6 +12,7 @@
 
 static pthread_t thread;
 static bool running;
+static bool reads;
 static atomic_bool stop;
 static size_t total;
 
@@ -19,28 +20,34 @@ static void *churn(void *argument)
 {
 	const struct timespec rest = { .tv_nsec = STEP_BREAK_NS };
 	struct memory *memory = argument;
+	uint64_t step = 0;
 
-	for (uint64_t step = 0; !atomic_load(&stop); step++) {
-		total += memory_churn_step(memory, step);
-		nanosleep(&rest, NULL);
-	}
+	do {
+		if (reads) {
+			total += memory_touch(memory);
+		} else {
+			total += memory_churn_step(memory, step++);
+			nanosleep(&rest, NULL);
+		}
+	} while (!atomic_load(&stop));
 	return NULL;
 }
 
-int churn_start(struct memory *memory)
+int churn_start(struct memory *memory, bool only_read)
 {
 	int error;
 
 	if (running)
 		return -EALREADY;
 	total = 0;
+	reads = only_read;
 	atomic_store(&stop, false);
 	error = pthread_create(&thread, NULL, churn, memory);
 	running = !error;
 	return -error;
 }
 
-int churn_stop(size_t *written)
+int churn_stop(size_t *pages)
 {
 	int error;
 
@@ -49,6 +56,6 @@ int churn_stop(size_t *written)
 	atomic_store(&stop, true);
 	error = pthread_join(thread, NULL);
 	running = false;
-	*written = total;
+	*pages = total;
 	return -error;
 }

@@ -246,17 +246,19 @@ static void do_fork(struct memory *memory)
 
 static void do_churn(struct memory *memory, const char *verb)
 {
-	size_t written = 0;
+	size_t pages = 0;
 	int error = -EINVAL;
 
 	if (!strcmp(verb, "start"))
-		error = churn_start(memory);
+		error = churn_start(memory, false);
+	else if (!strcmp(verb, "read"))
+		error = churn_start(memory, true);
 	else if (!strcmp(verb, "stop"))
-		error = churn_stop(&written);
+		error = churn_stop(&pages);
 	if (error)
 		answer("error churn %s: %s", verb, strerror(-error));
 	else
-		answer("ok written=%zu", written);
+		answer("ok pages=%zu", pages);
 }
 
 static void do_write(struct memory *memory, const char *text)

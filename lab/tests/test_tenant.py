@@ -86,7 +86,14 @@ def test_content_is_right_while_it_churns() -> None:
         for _ in range(20):
             assert tenant.bad_pages() == 0
         assert tenant.command("fork")["bad"] == 0
-        assert tenant.command("churn stop")["written"] > 0
+        assert tenant.command("churn stop")["pages"] > 0
+
+
+def test_it_reads_until_it_is_stopped() -> None:
+    with Tenant(MIXED) as tenant:
+        tenant.command("churn read")
+        assert tenant.bad_pages() == 0
+        assert tenant.command("churn stop")["pages"] > 0
 
 
 def test_it_can_end_while_it_churns() -> None:

@@ -15,7 +15,7 @@ struct seq_file;
  * @nid: node that it counted for there
  * @weight: with which it counted
  *
- * Used by ksmd alone, under ksm_thread_mutex.
+ * Used under ksm_thread_mutex alone.
  */
 struct nuksm_voter {
 	unsigned long ballot;
@@ -27,13 +27,19 @@ struct nuksm_voter {
  * struct nuksm_mm - what nuKSM keeps of a process, in its mm_struct
  * @local: how many of the ksm_merging_pages are on the process's node for them
  * @voter: see there
+ * @seen_on: node where its threads were found to run
+ * @elsewhere: changes when other threads have run on other nodes
+ * @seen: how often in a row, up to where it counts as having moved there
  *
  * @local changes under the lock of the page concerned; different pages change
- * it at the same time.
+ * it at the same time. The others are for who holds ksm_thread_mutex.
  */
 struct nuksm_mm {
 	atomic_long_t local;
 	struct nuksm_voter voter;
+	int seen_on;
+	u32 elsewhere;
+	u8 seen;
 };
 
 #ifdef CONFIG_NUKSM_PLACEMENT

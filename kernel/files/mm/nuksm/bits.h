@@ -13,6 +13,7 @@
 
 #include <linux/bitmap.h>
 #include <linux/hugetlb.h> /* for flush_tlb_range() */
+#include <linux/swap.h>
 
 /* Is there anything to decide, and is it for nuKSM to decide it? */
 static bool nuksm_places(void)
@@ -44,24 +45,24 @@ static bool nuksm_takes_young(struct mm_struct *mm)
 }
 
 /**
- * struct nuksm_look - what ksmd saw of a process in the scan that is going on
+ * struct nuksm_seen - what ksmd saw of a process in the scan that is going on
  * @young: that of the page which is being visited was
  * @block: address of the last block of pages that share an accessed bit, or 1
  * @touched: what that bit said before it was cleared
  */
-struct nuksm_look {
+struct nuksm_seen {
 	bool young;
 	unsigned long block;
 	bool touched;
 };
 
-static struct nuksm_look nuksm_look = { .block = 1 };
+static struct nuksm_seen nuksm_seen = { .block = 1 };
 
 static void nuksm_take_young(struct folio *folio, bool young)
 {
 	if (young)
 		nuksm_was_used(folio);
-	nuksm_look.young = young;
+	nuksm_seen.young = young;
 	nuksm_tlb_is_stale |= young;
 }
 
@@ -71,10 +72,10 @@ static void nuksm_take_young(struct folio *folio, bool young)
  */
 static bool __maybe_unused nuksm_seen_before(unsigned long block)
 {
-	if (nuksm_look.block == block)
+	if (nuksm_seen.block == block)
 		return true;
-	nuksm_look.block = block;
-	nuksm_look.touched = false;
+	nuksm_seen.block = block;
+	nuksm_seen.touched = false;
 	return false;
 }
 
@@ -89,7 +90,8 @@ static bool nuksm_test_touched(struct vm_area_struct *vma, unsigned long addr,
 {
 	bool touched;
 
-	if (!nuksm_takes_young(vma->vm_mm))
+	/* Merged pages are for nuksm_begin_look() */
+	if (!nuksm_takes_young(vma->vm_mm) || folio_test_ksm(folio))
 		return false;
 	touched = test_and_clear_young_ptes_notify(vma, addr, ptep, 1);
 	nuksm_take_young(folio, touched);
@@ -97,8 +99,8 @@ static bool nuksm_test_touched(struct vm_area_struct *vma, unsigned long addr,
 	/* There, clearing one entry of a large folio may clear its neighbours. */
 	if (folio_test_large(folio)) {
 		nuksm_seen_before(ALIGN_DOWN(addr, CONT_PTE_SIZE));
-		nuksm_look.touched |= touched;
-		return nuksm_look.touched;
+		nuksm_seen.touched |= touched;
+		return nuksm_seen.touched;
 	}
 #endif
 	return touched;
@@ -114,13 +116,13 @@ static bool nuksm_test_touched_huge(struct vm_area_struct *vma,
 
 	if (!nuksm_takes_young(vma->vm_mm))
 		return false;
-	nuksm_look.young = false;
+	nuksm_seen.young = false;
 	if (!nuksm_seen_before(block)) {
-		nuksm_look.touched =
+		nuksm_seen.touched =
 			pmdp_test_and_clear_young_notify(vma, block, pmdp);
-		nuksm_take_young(folio, nuksm_look.touched);
+		nuksm_take_young(folio, nuksm_seen.touched);
 	}
-	return nuksm_look.touched;
+	return nuksm_seen.touched;
 #else
 	return false;
 #endif
@@ -134,9 +136,11 @@ static void nuksm_visited(struct page *page)
 {
 	struct folio *folio = page_folio(page);
 
-	if (nuksm_look.young && folio_mapped(folio))
+	if (nuksm_seen.young && folio_mapped(folio)) {
 		nuksm_promote(folio);
-	nuksm_look.young = false;
+		lru_add_drain();
+	}
+	nuksm_seen.young = false;
 }
 
 /*
@@ -177,7 +181,6 @@ enum nuksm_writes {
  * @block: address of the last huge page, or 1
  * @block_written: may it have been written to, when ksmd came to it?
  * @block_seen: its bit, before it was cleared, said so
- * @merged: the page that is being visited was merged already
  * @unkept: the scan in which sums that were kept in the one before do not count
  */
 struct nuksm_writing {
@@ -185,7 +188,6 @@ struct nuksm_writing {
 	u8 before;
 	bool seen;
 	bool shows;
-	bool merged;
 	unsigned long taken;
 	DECLARE_BITMAP(dirty, MAX_PTRS_PER_PTE);
 	unsigned long block;
@@ -366,7 +368,7 @@ static void nuksm_leave_mm(struct mm_struct *mm)
 	if (nuksm_tlb_is_stale)
 		flush_tlb_mm(mm);
 	nuksm_tlb_is_stale = false;
-	nuksm_look.block = 1;
+	nuksm_seen.block = 1;
 	nuksm_writing.taken = 0;
 	nuksm_writing.block = 1;
 }

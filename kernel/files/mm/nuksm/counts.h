@@ -40,27 +40,30 @@ static inline void nuksm_count_gone(struct ksm_stable_node *stable_node)
 
 #ifdef CONFIG_NUKSM_PLACEMENT
 
+/* Of a mapping whose page is on node @nid. */
+static void nuksm_count_local(const struct ksm_rmap_item *rmap_item, int nid,
+			      int n)
+{
+	/* Who holds ksm_thread_mutex may change the other bits of this word, but not these */
+	if (data_race((int)rmap_item->home) == nid)
+		atomic_long_add(n, &rmap_item->mm->nuksm.local);
+}
+
 static void nuksm_count_sharer(const struct ksm_rmap_item *rmap_item, int nid,
 			       bool first, int n)
 {
 	struct nuksm_node_count *count = &nuksm_node_counts[nid];
 
 	atomic_long_add(n, first ? &count->shared : &count->sharing);
-	/* ksmd may change the other bits of this word, but not these */
-	if (data_race((int)rmap_item->home) == nid)
-		atomic_long_add(n, &rmap_item->mm->nuksm.local);
+	nuksm_count_local(rmap_item, nid, n);
 }
 
-/*
- * @rmap_item was added to those who share @stable_node's page. If ksmd merged its own
- * at first sight, nobody knows yet whether it is used.
- */
+/* @rmap_item was added to those who share @stable_node's page. */
 static void nuksm_joined(struct ksm_rmap_item *rmap_item,
 			 const struct ksm_stable_node *stable_node)
 {
-	if (nuksm_writing.before == NUKSM_NEW && !nuksm_writing.merged &&
-	    ksm_scan.rmap_list == &rmap_item->rmap_list)
-		rmap_item->left = true;
+	rmap_item->left = false;
+	nuksm_begin_looks(rmap_item);
 	nuksm_count_sharer(rmap_item, pfn_to_nid(stable_node->kpfn),
 			   !rmap_item->hlist.next, 1);
 }

@@ -11,10 +11,13 @@
 #include <linux/mm.h>
 #include <linux/sysfs.h>
 #include <linux/types.h>
+#include <linux/wait.h>
 
 #include "compat.h"
 #include "policy.h"
 #include "windows.h"
+
+struct mempolicy;
 
 #ifdef CONFIG_NUKSM
 
@@ -56,7 +59,7 @@ enum nuksm_setting {
 };
 
 /**
- * struct nuksm_stats - what searching costs, counted by ksmd alone
+ * struct nuksm_stats - what searching costs, counted under ksm_thread_mutex
  * @checksum_compares: levels passed by comparing two integers
  * @content_compares: levels at which two pages were compared
  * @compared_bytes: that these looked at, of each page
@@ -89,7 +92,7 @@ extern u64 nuksm_seed;
 extern const struct attribute_group nuksm_index_attr_group;
 extern const struct attribute_group nuksm_cost_attr_group;
 
-/* For a counter that ksmd alone writes to, and anybody reads. */
+/* For a counter that is written under ksm_thread_mutex, and that anybody reads. */
 static inline void nuksm_count(unsigned long *counter, unsigned long n)
 {
 	WRITE_ONCE(*counter, *counter + n);
@@ -238,7 +241,7 @@ static inline void nuksm_scan_ends(void)
 #define NUKSM_INDEX_BITS	MIN(48, BITS_PER_LONG)
 
 /**
- * struct nuksm_placement_stats - counted by ksmd alone
+ * struct nuksm_placement_stats - counted under ksm_thread_mutex
  * @placed: decisions where a merged page belongs, by enum nuksm_reason
  * @migrated: merged pages moved to where they belong
  * @migrate_refused: those that could not be moved
@@ -249,6 +252,34 @@ struct nuksm_placement_stats {
 	unsigned long migrated;
 	unsigned long migrate_refused;
 	unsigned long unshared;
+};
+
+/**
+ * enum nuksm_asker - why it is asked where a page belongs
+ * @NUKSM_MERGES: two pages are about to be merged
+ * @NUKSM_SCANNED: ksmd came by a merged page, whose sharers are others now
+ * @NUKSM_LOOKED: a merged page was looked at
+ */
+enum nuksm_asker {
+	NUKSM_MERGES,
+	NUKSM_SCANNED,
+	NUKSM_LOOKED,
+};
+
+/**
+ * struct nuksm_look_stats - counted by nuksmd alone
+ * @looks: how many there were
+ * @cpu_us: CPU time that they took, with the moves they made
+ * @round_ms: how long it took, the last time, until all mappings had been looked at
+ * @used_local: mappings that a look saw used, whose page was on their process's node
+ * @used_remote: those whose page was not
+ */
+struct nuksm_look_stats {
+	unsigned long looks;
+	unsigned long cpu_us;
+	unsigned long round_ms;
+	unsigned long used_local;
+	unsigned long used_remote;
 };
 
 /**
@@ -271,11 +302,18 @@ struct nuksm_node_count {
  * scans in which they were in vain.
  */
 #define NUKSM_SCAN_BITS		2
-#define NUKSM_MOVES_BITS	4
+#define NUKSM_MOVES_BITS	3
 #define NUKSM_VAIN_BITS		2
 
 extern enum nuksm_placement nuksm_placement;
 extern struct nuksm_placement_stats nuksm_placement_stats;
+extern struct nuksm_look_stats nuksm_look_stats;
+/* Of a CPU's time, for looks */
+extern unsigned int nuksm_look_permille;
+/* Set when the rule has changed: for the next round of looks */
+extern int nuksm_replaces;
+/* Where nuksmd waits for its next look, or for another setting */
+extern wait_queue_head_t nuksm_look_wait;
 extern struct nuksm_node_count nuksm_node_counts[MAX_NUMNODES];
 extern const struct attribute_group nuksm_placement_attr_group;
 
@@ -283,12 +321,15 @@ void nuksm_draw_secret(void);
 u32 nuksm_lot(struct page *page);
 u8 nuksm_heat(struct folio *folio, bool touched, bool young);
 int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
-		  unsigned long kpfn, bool merged, int *wanted);
+		  unsigned long kpfn, enum nuksm_asker asker, int *wanted);
 bool nuksm_can_be_moved(struct folio *folio);
 bool nuksm_all_are_found(struct folio *folio);
 bool nuksm_is_mover(void);
 int nuksm_migrate(struct folio *folio, int nid);
 void nuksm_prefer_node(int nid);
+bool nuksm_allows(struct mempolicy *policy, int nid);
+void nuksm_settle(struct mm_struct *mm);
+int nuksm_settled_on(const struct mm_struct *mm);
 
 #else /* !CONFIG_NUKSM_PLACEMENT */
 

@@ -326,6 +326,31 @@ static void who_comes_takes_and_moves_nothing_else(struct kunit *test)
 	}
 }
 
+/* Looks at a mapping, newest bit last, from which it was @before. */
+static u8 heat_after(const char *looks, u8 before)
+{
+	u8 seen = before == NUKSM_TOUCHED ? 0xff : 0;
+
+	for (; *looks; looks++) {
+		seen = seen << 1 | (*looks == '1');
+		before = nuksm_heat_of_looks(seen, before);
+	}
+	return before;
+}
+
+static void heat_follows_use_and_keeps_from_changing(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, heat_after("111", NUKSM_COLD), NUKSM_COLD);
+	KUNIT_EXPECT_EQ(test, heat_after("1111", NUKSM_COLD), NUKSM_TOUCHED);
+	KUNIT_EXPECT_EQ(test, heat_after("0000000", NUKSM_TOUCHED), NUKSM_TOUCHED);
+	KUNIT_EXPECT_EQ(test, heat_after("00000000", NUKSM_TOUCHED), NUKSM_COLD);
+	/* What is used now and then stays what it is */
+	KUNIT_EXPECT_EQ(test, heat_after("0010000100001000", NUKSM_TOUCHED),
+			NUKSM_TOUCHED);
+	KUNIT_EXPECT_EQ(test, heat_after("0010000100001000", NUKSM_COLD),
+			NUKSM_COLD);
+}
+
 #ifdef CONFIG_NUKSM_PLACEMENT
 /* What is known of one lot says nothing of the next. */
 static void lots_follow_from_the_whole_content(struct kunit *test)
@@ -364,6 +389,7 @@ static struct kunit_case nuksm_cases[] = {
 	KUNIT_CASE(only_the_hottest_count),
 	KUNIT_CASE(what_cannot_be_on_a_node_goes_to_the_others),
 	KUNIT_CASE(who_comes_takes_and_moves_nothing_else),
+	KUNIT_CASE(heat_follows_use_and_keeps_from_changing),
 #ifdef CONFIG_NUKSM_PLACEMENT
 	KUNIT_CASE(lots_follow_from_the_whole_content),
 #endif

@@ -33,6 +33,14 @@ enum nuksm_placement nuksm_placement = NUKSM_FAIR;
 
 struct nuksm_placement_stats nuksm_placement_stats;
 
+unsigned int nuksm_look_permille = 5;
+
+int nuksm_replaces;
+
+DECLARE_WAIT_QUEUE_HEAD(nuksm_look_wait);
+
+struct nuksm_look_stats nuksm_look_stats;
+
 struct nuksm_node_count nuksm_node_counts[MAX_NUMNODES];
 
 /* What lots follow from, besides contents. Drawn once, under ksm_thread_mutex. */
@@ -157,22 +165,23 @@ static bool has_room(int nid)
  * @ballot: with all who share it added
  * @lot: of the page
  * @kpfn: page frame number of the page; if it is not merged yet, of one of two
- * @merged: the page is merged, and would have to be moved
+ * @asker: why it is asked; a page that is merged would have to be moved
  * @wanted: where it belonged if every node took pages
  *
  * Nothing belongs on a slow tier, from which nothing would bring a merged page
  * back, unless all who share it are there. Nodes that have no room are passed
  * over; if there is no other, a merged page belongs where it is. Counts and traces
- * what was decided.
+ * what was decided, but not that a page which was looked at stays.
  *
  * Context: ksm_thread_mutex held.
  *
  * Return: the node, or NUMA_NO_NODE if nobody shares the page.
  */
 int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
-		  unsigned long kpfn, bool merged, int *wanted)
+		  unsigned long kpfn, enum nuksm_asker asker, int *wanted)
 {
 	static unsigned long barred[NUKSM_NODE_LONGS];
+	bool merged = asker != NUKSM_MERGES;
 	int here = merged ? pfn_to_nid(kpfn) : NUMA_NO_NODE;
 	enum nuksm_reason reason;
 	int first, nid;
@@ -199,7 +208,8 @@ int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
 		nid = merged ? here : first;
 	if (nid != first)
 		reason = NUKSM_NO_ROOM;
-	if (bitmap_weight(ballot->nodes, NUKSM_MOST_NODES) > 1) {
+	if (bitmap_weight(ballot->nodes, NUKSM_MOST_NODES) > 1 &&
+	    !(asker == NUKSM_LOOKED && nid == here)) {
 		nuksm_count(&nuksm_placement_stats.placed[reason], 1);
 		trace_nuksm_place(kpfn, ballot, reason, nid);
 	}
@@ -230,13 +240,13 @@ bool nuksm_can_be_moved(struct folio *folio)
 	return is_held_by_nobody(folio);
 }
 
-/* ksmd, while it moves a page. */
+/* ksmd or nuksmd, while it moves a page. */
 static struct task_struct *nuksm_mover;
 
 /**
- * nuksm_is_mover - is it ksmd that is moving a page just now?
+ * nuksm_is_mover - is it the current task that moves a page for nuKSM?
  *
- * Return: whether the current task is ksmd, and in nuksm_migrate().
+ * Return: whether it is in nuksm_migrate().
  */
 bool nuksm_is_mover(void)
 {
@@ -413,7 +423,32 @@ static ssize_t placement_store(struct kobject *kobj,
 
 	if (placement < 0)
 		return placement;
+	if (placement == READ_ONCE(nuksm_placement))
+		return count;
 	WRITE_ONCE(nuksm_placement, placement);
+	WRITE_ONCE(nuksm_replaces, 1);
+	return count;
+}
+
+static ssize_t look_cpu_permille_show(struct kobject *kobj,
+				      struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", READ_ONCE(nuksm_look_permille));
+}
+
+static ssize_t look_cpu_permille_store(struct kobject *kobj,
+				       struct kobj_attribute *attr,
+				       const char *buf, size_t count)
+{
+	unsigned int permille;
+	int err = kstrtouint(buf, 10, &permille);
+
+	if (err)
+		return err;
+	if (permille > 1000)
+		return -EINVAL;
+	WRITE_ONCE(nuksm_look_permille, permille);
+	wake_up_interruptible(&nuksm_look_wait);
 	return count;
 }
 
@@ -426,6 +461,11 @@ static NUKSM_COUNTER(placed_no_room, STATS.placed[NUKSM_NO_ROOM]);
 static NUKSM_COUNTER(migrated, STATS.migrated);
 static NUKSM_COUNTER(migrate_refused, STATS.migrate_refused);
 static NUKSM_COUNTER(migrate_unshared, STATS.unshared);
+static NUKSM_COUNTER(looks, nuksm_look_stats.looks);
+static NUKSM_COUNTER(look_cpu_us, nuksm_look_stats.cpu_us);
+static NUKSM_COUNTER(look_round_ms, nuksm_look_stats.round_ms);
+static NUKSM_COUNTER(used_local, nuksm_look_stats.used_local);
+static NUKSM_COUNTER(used_remote, nuksm_look_stats.used_remote);
 
 /* The nodes that have any, as in numa_maps: N0=123 N1=456 */
 static ssize_t show_by_node(char *buf, size_t offset)
@@ -457,6 +497,7 @@ static ssize_t pages_sharing_by_node_show(struct kobject *kobj,
 }
 
 static struct kobj_attribute placement_attr = __ATTR_RW(placement);
+static struct kobj_attribute look_cpu_permille_attr = __ATTR_RW(look_cpu_permille);
 static struct kobj_attribute pages_shared_by_node_attr =
 	__ATTR_RO(pages_shared_by_node);
 static struct kobj_attribute pages_sharing_by_node_attr =
@@ -471,6 +512,12 @@ static struct attribute *placement_attrs[] = {
 	&migrated_counter.attr.attr,
 	&migrate_refused_counter.attr.attr,
 	&migrate_unshared_counter.attr.attr,
+	&look_cpu_permille_attr.attr,
+	&looks_counter.attr.attr,
+	&look_cpu_us_counter.attr.attr,
+	&look_round_ms_counter.attr.attr,
+	&used_local_counter.attr.attr,
+	&used_remote_counter.attr.attr,
 	&pages_shared_by_node_attr.attr,
 	&pages_sharing_by_node_attr.attr,
 	NULL,

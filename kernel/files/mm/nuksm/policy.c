@@ -174,3 +174,20 @@ enum nuksm_reason nuksm_ballot_reason(const struct nuksm_ballot *ballot)
 	return bitmap_equal(ballot->nodes, ballot->hot_nodes, NUKSM_MOST_NODES) ?
 	       NUKSM_BY_SPREAD : NUKSM_BY_HEAT;
 }
+
+/**
+ * nuksm_heat_of_looks - how hot is a mapping of a merged page?
+ * @looks: a bit for each of the last eight looks, set if it was used then
+ * @before: how hot it was before the last one, enum nuksm_heat
+ *
+ * It is hot once it was used in several of them, and stays so until it was used in none:
+ * what is used now and then does not change from look to look.
+ *
+ * Return: enum nuksm_heat
+ */
+u8 nuksm_heat_of_looks(u8 looks, u8 before)
+{
+	if (hweight8(looks) >= NUKSM_HOT_LOOKS)
+		return NUKSM_TOUCHED;
+	return looks ? before : NUKSM_COLD;
+}

@@ -31,7 +31,8 @@ enum nuksm_placement {
  * @NUKSM_COLD: neither of the below
  * @NUKSM_LISTED: reclaim counts the page as used: it is on the active list, in
  *	one of the youngest generations, or marked as young
- * @NUKSM_TOUCHED: accessed since ksmd came by the last time
+ * @NUKSM_TOUCHED: accessed since ksmd came by the last time; of a merged page, in
+ *	several of the last looks
  */
 enum nuksm_heat {
 	NUKSM_UNSEEN,
@@ -59,7 +60,7 @@ enum nuksm_reason {
 /**
  * struct nuksm_sharer - one mapping of a page that is, or will be, merged
  * @voter: of the process that maps it
- * @nid: node of the page that the process had there before merging
+ * @nid: node of the page that the process had there before merging, or of the process
  * @heat: enum nuksm_heat, from NUKSM_COLD on
  * @nice: of the process, -20 to 19
  */
@@ -93,6 +94,9 @@ struct nuksm_ballot {
 	u64 weight[NUKSM_MOST_NODES];
 };
 
+/* In so many of the last eight looks a mapping is used that becomes hot. */
+#define NUKSM_HOT_LOOKS		4
+
 /* A lot has so many bits. */
 #define NUKSM_LOT_BITS		16
 
@@ -103,5 +107,6 @@ void nuksm_ballot_add(struct nuksm_ballot *ballot,
 int nuksm_ballot_pick(const struct nuksm_ballot *ballot, u32 lot,
 		      const unsigned long *barred);
 enum nuksm_reason nuksm_ballot_reason(const struct nuksm_ballot *ballot);
+u8 nuksm_heat_of_looks(u8 looks, u8 before);
 
 #endif /* _MM_NUKSM_POLICY_H */

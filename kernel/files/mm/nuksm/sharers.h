@@ -10,11 +10,8 @@
 
 #ifdef CONFIG_NUKSM_PLACEMENT
 
-/* What ksmd looks at has left a merged page before, or is new, and its use is known now. */
-static bool nuksm_is_back;
-
 /*
- * Remembers how hot @folio is behind @rmap_item.
+ * Remembers how hot @folio is behind @rmap_item. How hot a merged page is, looks tell.
  *
  * A page that is new here was touched by whoever wrote it; one that was written
  * to, and so left a merged page, by whoever wants it to look used. Neither is a
@@ -26,7 +23,7 @@ static void nuksm_note_use(struct ksm_rmap_item *rmap_item, struct folio *folio,
 {
 	bool young = folio_test_young(folio) && !rmap_item->gave;
 
-	if (!nuksm_places())
+	if (!nuksm_places() || (rmap_item->address & STABLE_FLAG))
 		return;
 	if (rmap_item->left || (touched && rmap_item->heat == NUKSM_UNSEEN))
 		rmap_item->heat = NUKSM_COLD;
@@ -47,10 +44,7 @@ static void nuksm_visit(struct ksm_rmap_item *rmap_item, struct folio *folio,
 	if ((rmap_item->address & STABLE_FLAG) &&
 	    !nuksm_is_found(rmap_item, vma))
 		remove_rmap_item_from_tree(rmap_item);
-	nuksm_is_back = (rmap_item->address & STABLE_FLAG) && rmap_item->left;
-	if (rmap_item->address & STABLE_FLAG)
-		rmap_item->left = false;
-	else
+	if (!(rmap_item->address & STABLE_FLAG))
 		rmap_item->home = folio_nid(folio);
 	nuksm_note_use(rmap_item, folio, touched);
 }
@@ -59,7 +53,7 @@ static void nuksm_visit(struct ksm_rmap_item *rmap_item, struct folio *folio,
 static bool nuksm_stays(const struct ksm_rmap_item *rmap_item,
 			struct vm_area_struct *vma)
 {
-	return !rmap_item->left && nuksm_is_found(rmap_item, vma) &&
+	return nuksm_is_found(rmap_item, vma) &&
 	       !(nuksm_places() && READ_ONCE(rmap_item->head->again));
 }
 
@@ -140,7 +134,8 @@ static bool nuksm_keeps_scanned(struct ksm_rmap_item *rmap_item,
 	nuksm_add_sharer(rmap_item, rmap_item->heat);
 	nuksm_add_sharer(tree_rmap_item, tree_rmap_item->heat);
 	lot = nuksm_lot(page);
-	nid = nuksm_belongs(&nuksm_ballot, lot, page_to_pfn(page), false, &wanted);
+	nid = nuksm_belongs(&nuksm_ballot, lot, page_to_pfn(page), NUKSM_MERGES,
+			    &wanted);
 	nuksm_chosen_lot = nid == wanted ? lot : NUKSM_CHOSEN_FOR_NOW;
 	nuksm_window(NUKSM_WINDOW_CHOOSE);
 	return nid != page_to_nid(tree_page);
@@ -173,10 +168,14 @@ static void nuksm_release(struct page *kpage)
 	put_page(kpage);
 }
 
-/* What reclaim's lists say of a merged page, they say of none of its sharers. */
+/*
+ * What reclaim's lists say of a merged page, they say of none of its sharers; and if
+ * nobody looks, what was seen once is no use of today.
+ */
 static u8 nuksm_own_heat(const struct ksm_rmap_item *rmap_item)
 {
-	return rmap_item->heat == NUKSM_LISTED ? NUKSM_COLD : rmap_item->heat;
+	return rmap_item->heat == NUKSM_LISTED || !READ_ONCE(nuksm_look_permille) ?
+		       NUKSM_COLD : rmap_item->heat;
 }
 
 /* The page that is to be asked where it belongs, when ksmd holds no page. */
@@ -218,16 +217,15 @@ static void nuksm_ask_later(struct ksm_rmap_item *rmap_item)
  * ksmd came by a merged page. Is there a reason to ask it again? Somebody left
  * it, it could not be moved, others moved it, or nobody asked when the last one
  * joined. Once per scan, however many share it; but if it was to be moved and
- * somebody held it, whenever ksmd comes by, as who holds it may know when that is;
- * and for each sharer whose use was not known when it came back.
+ * somebody held it, whenever ksmd comes by, as who holds it may know when that is.
  */
 static void nuksm_ask_again(struct ksm_stable_node *stable_node)
 {
 	bool asked = stable_node->scan == nuksm_this_scan();
 
-	if (!nuksm_places() || !(READ_ONCE(stable_node->again) || nuksm_is_back))
+	if (!nuksm_places() || !READ_ONCE(stable_node->again))
 		return;
-	if (!asked || nuksm_is_back ||
+	if (!asked ||
 	    (stable_node->moves && stable_node->moves < NUKSM_MOST_MOVES))
 		nuksm_asked = stable_node;
 }
@@ -345,14 +343,17 @@ static struct folio *nuksm_take_hold(struct ksm_stable_node *stable_node)
 /*
  * Moves the page. Returns 0 if it was moved; -ENOENT if it is gone, and @stable_node
  * with it; -EBUSY if somebody holds it, or the like; -EAGAIN if it was too dear, and
- * who made it so shares it no more; -ENOMEM or -EBUSY if he still does.
+ * who made it so shares it no more; -ENOMEM or -EBUSY if he still does. *@cost: what
+ * that took, in moves of pages whose mappings are easy to find.
  */
-static int nuksm_move(struct ksm_stable_node *stable_node, int nid)
+static int nuksm_move(struct ksm_stable_node *stable_node, int nid,
+		      unsigned int *cost)
 {
 	struct folio *folio = nuksm_take_hold(stable_node);
 	unsigned int areas;
 	int err = -EBUSY;
 
+	*cost = 1;
 	if (!folio)
 		return -ENOENT;
 	if (IS_ERR(folio))
@@ -361,8 +362,7 @@ static int nuksm_move(struct ksm_stable_node *stable_node, int nid)
 		goto refused;
 
 	areas = nuksm_all_areas(stable_node);
-	stable_node->moves = min(stable_node->moves + areas / NUKSM_AREAS_PER_MOVE,
-				 NUKSM_MOST_MOVES);
+	*cost += areas / NUKSM_AREAS_PER_MOVE;
 	if (areas > NUKSM_MOST_AREAS) {
 		err = nuksm_unshare_dear(stable_node);
 		if (err) {
@@ -373,7 +373,7 @@ static int nuksm_move(struct ksm_stable_node *stable_node, int nid)
 	if (nuksm_all_are_found(folio))
 		return nuksm_migrate(folio, nid) ? -EBUSY : 0;
 	/* To look once more would be as dear, and find no more */
-	stable_node->moves = NUKSM_MOST_MOVES;
+	*cost = NUKSM_MOST_MOVES;
 	err = -EBUSY;
 refused:
 	nuksm_count(&nuksm_placement_stats.migrate_refused, 1);
@@ -411,13 +411,25 @@ static void nuksm_in_vain(struct ksm_stable_node *stable_node)
 	folio_put(folio);
 }
 
+/* Fills the ballot with all who share the page. */
+static void nuksm_ask_sharers(const struct ksm_stable_node *stable_node)
+{
+	const struct ksm_rmap_item *sharer;
+
+	nuksm_ballot_open(&nuksm_ballot, READ_ONCE(nuksm_placement));
+	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
+		nuksm_add_sharer(sharer, nuksm_own_heat(sharer));
+		cond_resched();
+	}
+}
+
 /* ksmd holds no page: where does the one that is to be asked belong now? */
 static void nuksm_place_asked(void)
 {
 	struct ksm_stable_node *stable_node = nuksm_asked;
-	struct ksm_rmap_item *sharer;
 	bool was_moved, first;
 	unsigned long kpfn;
+	unsigned int cost;
 	int nid, wanted, err;
 
 	nuksm_asked = NULL;
@@ -429,12 +441,12 @@ static void nuksm_place_asked(void)
 	/* Who moves the page from now on asks for it to be asked again */
 	smp_store_mb(stable_node->again, 0);
 	kpfn = READ_ONCE(stable_node->kpfn);
-	nuksm_ballot_open(&nuksm_ballot, READ_ONCE(nuksm_placement));
-	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		nuksm_add_sharer(sharer, nuksm_own_heat(sharer));
-		cond_resched();
-	}
-	nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, true, &wanted);
+	nuksm_ask_sharers(stable_node);
+	/* By now it may be scan order that decides */
+	if (nuksm_ballot.placement == NUKSM_FIRST)
+		return;
+	nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_SCANNED,
+			    &wanted);
 	if (nid == NUMA_NO_NODE)
 		return;
 
@@ -457,17 +469,72 @@ static void nuksm_place_asked(void)
 		nuksm_want_asked(stable_node);
 		return;
 	}
-	stable_node->moves++;
 	nuksm_window(NUKSM_WINDOW_MOVE);
-	err = nuksm_move(stable_node, nid);
+	err = nuksm_move(stable_node, nid, &cost);
 	if (err == -ENOENT)
 		return;
+	stable_node->moves = min(stable_node->moves + cost, NUKSM_MOST_MOVES);
 	if (err)
 		nuksm_want_asked(stable_node);
 	else if (!was_moved)
 		stable_node->vain = 0;
 	if (first && ((err && err != -EAGAIN) || was_moved))
 		nuksm_in_vain(stable_node);
+}
+
+/*
+ * The page was looked at: does it belong where it is? One that nobody uses stays on any
+ * node of its sharers, unless it is asked @strictly; if there is no room then, ksmd asks
+ * again. Otherwise it has to belong elsewhere two times in a row: until the second time all
+ * of its sharers have been looked at, who may have begun or stopped to use it together.
+ *
+ * One that waits to be asked in ksmd's next scan, for instance as it could not be moved, is
+ * left to that. It is ksmd, too, that counts how often a page is asked and moved in a scan;
+ * looks are too rare for that to matter, as it takes several of them to see that use has
+ * changed.
+ *
+ * Returns what trying to move it cost, in moves of pages that are easy to find.
+ *
+ * Context: no mmap_lock and no folio lock held. @stable_node may be gone then.
+ */
+static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
+					  bool strictly)
+{
+	unsigned long kpfn = READ_ONCE(stable_node->kpfn);
+	int here = pfn_to_nid(kpfn), nid, wanted, err;
+	bool was_elsewhere;
+	unsigned int cost;
+
+	if (READ_ONCE(stable_node->again) || nuksm_is_given_up(stable_node))
+		return 0;
+	nuksm_ask_sharers(stable_node);
+	/* By now it may be scan order that decides */
+	if (nuksm_ballot.placement == NUKSM_FIRST)
+		return 0;
+	was_elsewhere = stable_node->elsewhere;
+	stable_node->elsewhere = false;
+	if (!strictly && nuksm_ballot.placement == NUKSM_FAIR &&
+	    nuksm_ballot.hottest == NUKSM_COLD &&
+	    test_bit(here, nuksm_ballot.nodes))
+		return 0;
+	nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_LOOKED,
+			    &wanted);
+	if (nid == NUMA_NO_NODE)
+		return 0;
+	if (nid == here) {
+		if (nid != wanted && strictly)
+			nuksm_want_asked(stable_node);
+		return 0;
+	}
+	if (!strictly && !was_elsewhere) {
+		stable_node->elsewhere = true;
+		return 0;
+	}
+	nuksm_window(NUKSM_WINDOW_MOVE);
+	err = nuksm_move(stable_node, nid, &cost);
+	if (err && err != -ENOENT)
+		nuksm_want_asked(stable_node);
+	return cost;
 }
 
 /*
@@ -491,6 +558,7 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 	stable_node->scan = nuksm_this_scan();
 	stable_node->moves = 0;
 	stable_node->vain = 0;
+	stable_node->elsewhere = false;
 	stable_node->lot = 0;
 	if (nr_node_ids < 2)
 		return;

@@ -20,6 +20,7 @@ static const char * const window_names[NR_NUKSM_WINDOWS] = {
 	[NUKSM_WINDOW_MOVE]	= "move",
 	[NUKSM_WINDOW_ISOLATED]	= "isolated",
 	[NUKSM_WINDOW_UNMERGE]	= "unmerge",
+	[NUKSM_WINDOW_LOOK]	= "look",
 };
 
 /* Microseconds, 0 for no delay. */

@@ -20,6 +20,7 @@
  * @NUKSM_WINDOW_MOVE: the answer, and taking hold of the page
  * @NUKSM_WINDOW_ISOLATED: taking it off its list, and moving it
  * @NUKSM_WINDOW_UNMERGE: one page that is un-merged, and the next
+ * @NUKSM_WINDOW_LOOK: clearing accessed bits, and seeing which are set again
  * @NR_NUKSM_WINDOWS: how many there are
  */
 enum nuksm_window {
@@ -33,6 +34,7 @@ enum nuksm_window {
 	NUKSM_WINDOW_MOVE,
 	NUKSM_WINDOW_ISOLATED,
 	NUKSM_WINDOW_UNMERGE,
+	NUKSM_WINDOW_LOOK,
 	NR_NUKSM_WINDOWS,
 };
 

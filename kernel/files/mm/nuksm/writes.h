@@ -251,7 +251,6 @@ static void nuksm_note_writes(struct ksm_rmap_item *rmap_item,
 			      struct folio *folio)
 {
 	nuksm_writing.before = rmap_item->writes;
-	nuksm_writing.merged = folio_test_ksm(folio);
 	nuksm_note_visit(rmap_item, folio);
 	if ((rmap_item->address & STABLE_FLAG) && !folio_test_ksm(folio))
 		remove_rmap_item_from_tree(rmap_item);

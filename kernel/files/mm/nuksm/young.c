@@ -47,16 +47,16 @@ void nuksm_was_used(struct folio *folio)
 }
 
 /**
- * nuksm_promote - the same for the multi-generational LRU
+ * nuksm_promote - give it back to the multi-generational LRU
  * @folio: that was used
  *
  * It does not ask for young, but goes by the generation that it puts a page in
- * when it finds the accessed bit set.
+ * when it finds the accessed bit set. Until the caller drains the CPU's lists, they hold
+ * the page, which is not merged then, nor moved.
  */
 void nuksm_promote(struct folio *folio)
 {
 	if (!folio_can_be_promoted(folio) || !nuksm_use_promotes(folio))
 		return;
 	folio_activate(folio);
-	lru_add_drain(); /* what waits to be put there is held, and not merged */
 }

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * nuKSM: how hot a merged page is, for each mapping of it, and what ksmd has to know of
+ * looks; see looks.h.
+ *
+ * Included by mm/ksm.c, whose types are private to it. All of it runs under
+ * ksm_thread_mutex.
+ */
+#ifndef _MM_NUKSM_HEAT_H
+#define _MM_NUKSM_HEAT_H
+
+#ifdef CONFIG_NUKSM_PLACEMENT
+
+/*
+ * In &ksm_rmap_item.address of a mapping of a merged page, beside mm/ksm.c's flags: its
+ * accessed bit was cleared for the look that is going on; and what the last looks saw,
+ * where others have the number of a scan.
+ */
+#define NUKSM_LOOKED_FLAG	0x800
+#define NUKSM_LOOKS_MASK	SEQNR_MASK
+
+/**
+ * struct nuksm_looks - where looks are in the lists of all mappings
+ * @mm: of the mapping that is next, or NULL for the first process of the bucket
+ * @item: the mapping that is next, or NULL for the first one of the next process
+ * @bucket: of mm/ksm.c's hash table, where that process is
+ * @anew: the bucket was begun a second time
+ * @goes_on: the round has begun
+ * @replaces: in this round, pages that nobody uses are asked, too
+ * @round_began: when it has, in jiffies
+ * @began: when the look has that is going on, in jiffies
+ * @over_at: when it is over, in ns of CPU time of nuksmd
+ * @moves: how many pages it may still move
+ */
+struct nuksm_looks {
+	struct mm_struct *mm;
+	struct ksm_rmap_item *item;
+	unsigned int bucket;
+	bool anew;
+	bool goes_on;
+	bool replaces;
+	unsigned long round_began;
+	unsigned long began;
+	u64 over_at;
+	unsigned int moves;
+};
+
+static struct nuksm_looks nuksm_looks;
+
+/* nuksmd waits for ksm_thread_mutex, and ksmd for nuksmd to have got it. */
+static bool nuksm_wants_turn;
+static DECLARE_WAIT_QUEUE_HEAD(nuksm_turn);
+
+/*
+ * ksmd holds no page. What it does at once may take minutes; looks, which are short, have
+ * their turn meanwhile. Returns whether ksmd has to go on then.
+ */
+static bool nuksm_give_turn(void)
+{
+	if (!READ_ONCE(nuksm_wants_turn))
+		return true;
+	mutex_unlock(&ksm_thread_mutex);
+	wait_event_idle_timeout(nuksm_turn, !READ_ONCE(nuksm_wants_turn), 2);
+	/* If nuksmd could not run until now, it asks again */
+	WRITE_ONCE(nuksm_wants_turn, false);
+	mutex_lock(&ksm_thread_mutex);
+	wait_while_offlining();
+	return ksm_run & KSM_RUN_MERGE;
+}
+
+/* KSM begins with a process, which may be the copy of another one. */
+static void nuksm_enter(struct mm_struct *mm)
+{
+	mm->nuksm.seen = 0;
+}
+
+/* @item is about to be freed: looks go on behind it. */
+static void nuksm_look_past(const struct ksm_rmap_item *item)
+{
+	if (nuksm_looks.item == item)
+		nuksm_looks.item = item->rmap_list;
+}
+
+/*
+ * The mapping joined a merged page: until it was looked at often enough, what ksmd knew
+ * before counts.
+ */
+static void nuksm_begin_looks(struct ksm_rmap_item *item)
+{
+	item->address &= ~(NUKSM_LOOKED_FLAG | NUKSM_LOOKS_MASK);
+	if (item->heat == NUKSM_TOUCHED)
+		item->address |= NUKSM_LOOKS_MASK;
+}
+
+/* Notes what a look saw. */
+static void nuksm_note_look(struct ksm_rmap_item *item, bool touched)
+{
+	u8 looks = (item->address & NUKSM_LOOKS_MASK) << 1 | touched;
+
+	/* Who looks for mappings reads it, too */
+	WRITE_ONCE(item->address, (item->address & ~NUKSM_LOOKS_MASK) | looks);
+	item->heat = nuksm_heat_of_looks(looks, item->heat);
+}
+
+#else /* !CONFIG_NUKSM_PLACEMENT */
+
+static inline bool nuksm_give_turn(void)
+{
+	return true;
+}
+
+static inline void nuksm_enter(struct mm_struct *mm)
+{
+}
+
+static inline void nuksm_look_past(const struct ksm_rmap_item *item)
+{
+}
+
+#endif /* CONFIG_NUKSM_PLACEMENT */
+#endif /* _MM_NUKSM_HEAT_H */

@@ -1,0 +1,561 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * nuKSM's looks: who uses merged pages now, and are they still where they belong?
+ *
+ * That a page was used since ksmd came by says little, as that may be minutes ago, in
+ * which everything was used. A look is short, and as short on a large machine: a thread
+ * of its own clears the accessed bits of some mappings of merged pages, waits for a
+ * moment, and sees which are set again. Each mapping remembers its last eight looks, and
+ * is hot or cold by these, see nuksm_heat_of_looks().
+ *
+ * Then each of these pages is asked where it belongs, when its first sharer's turn comes.
+ * It is moved because of sharers that use it elsewhere, because their process runs on
+ * another node by now, or by the weights of processes. One that nobody uses stays where it
+ * is, unless its process has moved, or the rule is another one.
+ *
+ * Looks take so much of a CPU's time and no more: what one look took, moves included,
+ * puts off the next one, and each goes on where the one before had to stop. When the next
+ * one is, nobody can foresee.
+ *
+ * Included by mm/ksm.c, whose types and locks are private to it. Unless it says
+ * otherwise, all of it runs under ksm_thread_mutex.
+ */
+#ifndef _MM_NUKSM_LOOKS_H
+#define _MM_NUKSM_LOOKS_H
+
+#ifdef CONFIG_NUKSM_PLACEMENT
+
+#include <linux/kthread.h>
+#include <linux/mmu_notifier.h>
+#include <linux/random.h>
+#include <linux/sched/cputime.h>
+#include <linux/swap.h>
+
+/* How long pages are given to be used, and how often that is done at most. */
+#define NUKSM_LOOK_MS		100
+#define NUKSM_LOOK_EVERY_MS	1000
+#define NUKSM_LOOK_CHANCE_MS	500
+
+/* What was used when a look took longer than this may have been so at any time: not noted. */
+#define NUKSM_LOOK_MOST_MS	1000
+
+/* KSM's lock is held for so much CPU time at once. */
+#define NUKSM_LOOK_HOLDS_MS	100
+
+/* So many mappings are gone through before those who wait for the mmap_lock have their turn. */
+#define NUKSM_LOOKED_AT_ONCE	64
+
+/*
+ * One look moves no more pages than these, fewer of those that are dear; and its second
+ * half may take so many times as long as looks should.
+ */
+#define NUKSM_MOVED_BY_LOOK	1024
+#define NUKSM_MOVES_COST	4
+
+/*
+ * The page table of a mapping, or NULL. It is looked for in an area of KSM's only: where
+ * there is none, page tables may be freed while others read the mmap_lock.
+ *
+ * Context: the mmap_lock is held.
+ */
+static pmd_t *nuksm_table_of(const struct ksm_rmap_item *item,
+			     struct vm_area_struct **vma)
+{
+	*vma = find_mergeable_vma(item->mm, item->address & PAGE_MASK);
+	return *vma ? mm_find_pmd(item->mm, item->address & PAGE_MASK) : NULL;
+}
+
+/* Is the merged page there? */
+static bool nuksm_is_there(const struct ksm_rmap_item *item, pte_t pte)
+{
+	return pte_present(pte) && pte_pfn(pte) == READ_ONCE(item->head->kpfn);
+}
+
+/*
+ * Clears the accessed bit of a mapping, and gives what it said to others who ask. Returns
+ * whether the page is there. *@young: the bit was set.
+ */
+static bool nuksm_clear_young(struct ksm_rmap_item *item, bool *young)
+{
+	unsigned long address = item->address & PAGE_MASK;
+	struct vm_area_struct *vma;
+	pmd_t *pmd = nuksm_table_of(item, &vma);
+	spinlock_t *ptl; /* of the page table */
+	bool there;
+	pte_t *ptep;
+
+	*young = false;
+	if (!pmd)
+		return false;
+	ptep = pte_offset_map_lock(item->mm, pmd, address, &ptl);
+	if (!ptep)
+		return false;
+	__acquire(RCU); /* by pte_offset_map_lock(), unseen by sparse */
+	there = nuksm_is_there(item, ptep_get(ptep));
+	if (there)
+		*young = test_and_clear_young_ptes_notify(vma, address, ptep, 1);
+	if (*young) {
+		struct folio *folio = pfn_folio(pte_pfn(ptep_get(ptep)));
+
+		nuksm_was_used(folio);
+		nuksm_promote(folio);
+	}
+	pte_unmap_unlock(ptep, ptl);
+	return there;
+}
+
+/*
+ * The first look at a mapping. A page that is not there is not used, nor is one of a
+ * process whose page tables cannot be seen.
+ */
+static bool nuksm_begin_look(struct ksm_rmap_item *item, bool locked)
+{
+	bool young = false;
+
+	if (locked && nuksm_clear_young(item, &young))
+		WRITE_ONCE(item->address, item->address | NUKSM_LOOKED_FLAG);
+	else
+		nuksm_note_look(item, false);
+	return young;
+}
+
+/*
+ * What processors remember of the page tables of a process would keep them from setting
+ * accessed bits. The processors of a KVM guest remember page tables of their own, which
+ * are flushed when one of its pages is taken away; the guest finds it again. Nobody may
+ * begin to be notified between the two halves of that, hence the lock.
+ */
+static void nuksm_flush(struct mm_struct *mm, unsigned long address)
+{
+	struct mmu_notifier_range range;
+
+	flush_tlb_mm(mm);
+	if (!mmap_read_trylock(mm))
+		return;
+	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, mm, address,
+				address + PAGE_SIZE);
+	mmu_notifier_invalidate_range_start(&range);
+	mmu_notifier_invalidate_range_end(&range);
+	mmap_read_unlock(mm);
+}
+
+/*
+ * If the process has moved, so has its home for this page, unless its memory shall be
+ * elsewhere. Returns whether it has.
+ */
+static bool nuksm_rehome(struct ksm_rmap_item *item, struct vm_area_struct *vma,
+			 struct folio *folio)
+{
+	int nid = nuksm_settled_on(item->mm);
+	bool moved = false;
+
+	if (nid == NUMA_NO_NODE || nid == item->home ||
+	    !nuksm_allows(vma->vm_policy, nid) || !folio_trylock(folio))
+		return false;
+	if (folio_stable_node(folio) == item->head) {
+		nuksm_count_local(item, folio_nid(folio), -1);
+		item->home = nid;
+		nuksm_count_local(item, folio_nid(folio), 1);
+		moved = true;
+	}
+	folio_unlock(folio);
+	return moved;
+}
+
+/**
+ * struct nuksm_question - a page that is to be asked where it belongs
+ * @stable_node: of the page
+ * @strictly: even if nobody uses it, and at once
+ */
+struct nuksm_question {
+	struct ksm_stable_node *stable_node;
+	bool strictly;
+};
+
+/* Notes what a look saw of a mapping, unless it took too long to come back to it. */
+static void nuksm_note_use_of(struct ksm_rmap_item *item, bool touched, int nid)
+{
+	if (time_after(jiffies, nuksm_looks.began +
+		       msecs_to_jiffies(NUKSM_LOOK_MOST_MS)))
+		return;
+	if (touched)
+		nuksm_count(nid == item->home ? &nuksm_look_stats.used_local :
+						&nuksm_look_stats.used_remote, 1);
+	nuksm_note_look(item, touched);
+}
+
+/*
+ * Was the merged page used since, and where is it? If its process has moved, so does its
+ * home. Returns the node, or NUMA_NO_NODE if it is not there.
+ */
+static int nuksm_look_again(struct ksm_rmap_item *item, bool *touched, bool *moved)
+{
+	unsigned long address = item->address & PAGE_MASK;
+	struct vm_area_struct *vma;
+	pmd_t *pmd = nuksm_table_of(item, &vma);
+	spinlock_t *ptl; /* of the page table */
+	int nid = NUMA_NO_NODE;
+	pte_t *ptep, pte;
+
+	*touched = false;
+	*moved = false;
+	if (!pmd)
+		return NUMA_NO_NODE;
+	ptep = pte_offset_map_lock(item->mm, pmd, address, &ptl);
+	if (!ptep)
+		return NUMA_NO_NODE;
+	__acquire(RCU); /* by pte_offset_map_lock(), unseen by sparse */
+	pte = ptep_get(ptep);
+	if (nuksm_is_there(item, pte)) {
+		struct folio *folio = pfn_folio(pte_pfn(pte));
+
+		*touched = pte_young(pte) ||
+			   mmu_notifier_test_young(item->mm, address);
+		*moved = nuksm_rehome(item, vma, folio);
+		nid = folio_nid(folio);
+	}
+	pte_unmap_unlock(ptep, ptl);
+	return nid;
+}
+
+/* The second look at a mapping. Returns whether there is a reason to ask the page. */
+static bool nuksm_end_look(struct ksm_rmap_item *item, bool locked,
+			   struct nuksm_question *question)
+{
+	bool touched = false, moved = false;
+	int nid = NUMA_NO_NODE;
+
+	if (locked)
+		nid = nuksm_look_again(item, &touched, &moved);
+	if (item->address & NUKSM_LOOKED_FLAG) {
+		WRITE_ONCE(item->address, item->address & ~NUKSM_LOOKED_FLAG);
+		nuksm_note_use_of(item, touched, nid);
+	}
+
+	question->stable_node = item->head;
+	question->strictly = moved || nuksm_looks.replaces;
+	if (item->head->hlist.first == &item->hlist)
+		return true;
+	/* To ask many sharers for each of them takes too long: ksmd will, once */
+	if (moved && item->head->rmap_hlist_len > NUKSM_ALWAYS_ASK) {
+		nuksm_want_asked(item->head);
+		return false;
+	}
+	return moved;
+}
+
+/*
+ * Goes on to the next process that has mappings to look at. Returns false behind the last
+ * one.
+ *
+ * In the order of KSM's hash table, as in its list processes change their places when
+ * they end. If the one where looks were has ended, its bucket is begun anew; if that
+ * happens again, who is left of it has to wait for the next round.
+ */
+static bool nuksm_next_process(struct nuksm_looks *at)
+{
+	while (at->bucket < HASH_SIZE(mm_slots_hash)) {
+		bool behind = !at->mm;
+		struct mm_slot *slot;
+
+		at->item = NULL;
+		spin_lock(&ksm_mmlist_lock);
+		hlist_for_each_entry(slot, &mm_slots_hash[at->bucket], hash) {
+			struct ksm_mm_slot *mm_slot =
+				mm_slot_entry(slot, struct ksm_mm_slot, slot);
+
+			/* Who has mappings is not forgotten without ksm_thread_mutex */
+			if (behind)
+				at->item = READ_ONCE(mm_slot->rmap_list);
+			behind |= slot->mm == at->mm;
+			if (at->item) {
+				at->mm = slot->mm;
+				break;
+			}
+		}
+		spin_unlock(&ksm_mmlist_lock);
+		if (at->item)
+			return true;
+		at->mm = NULL;
+		if (behind || at->anew)
+			at->bucket++;
+		at->anew = !behind && !at->anew;
+		cond_resched();
+	}
+	return false;
+}
+
+/*
+ * Clears the bits of some mappings of one process, and goes on to what is behind them.
+ * *@stale: the address of one whose bit was set, and flags.
+ */
+static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stale)
+{
+	struct mm_struct *mm = at->mm;
+	/* Not waited for: who keeps it, does so at his own cost */
+	bool locked = mmap_read_trylock(mm);
+	unsigned int n;
+
+	migrate_disable();
+	for (n = 0; at->item && n < NUKSM_LOOKED_AT_ONCE; n++) {
+		struct ksm_rmap_item *item = at->item;
+
+		at->item = item->rmap_list;
+		prefetch(at->item);
+		if ((item->address & STABLE_FLAG) && nuksm_begin_look(item, locked))
+			*stale = item->address;
+	}
+	lru_add_drain(); /* what waits to be promoted is held, and not moved */
+	migrate_enable();
+	if (locked)
+		mmap_read_unlock(mm);
+	return n;
+}
+
+/* What two mappings ask is asked once: by then there may be no such page. */
+static void nuksm_add_question(struct nuksm_question *questions,
+			       unsigned int *asked, struct nuksm_question question)
+{
+	unsigned int i;
+
+	for (i = 0; i < *asked; i++) {
+		if (questions[i].stable_node == question.stable_node) {
+			questions[i].strictly |= question.strictly;
+			return;
+		}
+	}
+	questions[(*asked)++] = question;
+}
+
+/* Has the second half moved enough, or taken long enough? */
+static bool nuksm_look_is_over(const struct nuksm_looks *at)
+{
+	return !at->moves || freezing(current) ||
+	       task_sched_runtime(current) > at->over_at;
+}
+
+/* Looks at their bits again, and asks the pages where they belong. */
+static unsigned int nuksm_end_some(struct nuksm_looks *at)
+{
+	static struct nuksm_question questions[NUKSM_LOOKED_AT_ONCE];
+	struct mm_struct *mm = at->mm;
+	bool locked = mmap_read_trylock(mm);
+	struct nuksm_question question;
+	unsigned int n, i, asked = 0;
+
+	for (n = 0; at->item && n < NUKSM_LOOKED_AT_ONCE; n++) {
+		struct ksm_rmap_item *item = at->item;
+
+		at->item = item->rmap_list;
+		prefetch(at->item);
+		if ((item->address & STABLE_FLAG) &&
+		    nuksm_end_look(item, locked, &question))
+			nuksm_add_question(questions, &asked, question);
+	}
+	if (locked)
+		mmap_read_unlock(mm);
+	/* Asking one of them leaves the others where they are in the trees */
+	for (i = 0; i < asked && !nuksm_look_is_over(at); i++)
+		at->moves -= min(at->moves,
+				 nuksm_place_looked_at(questions[i].stable_node,
+						       questions[i].strictly));
+	for (; i < asked; i++) {
+		if (questions[i].strictly)
+			nuksm_want_asked(questions[i].stable_node);
+	}
+	return n;
+}
+
+/*
+ * Waits until ksmd, or who writes to sysfs, lets go of KSM's lock. Not as a mutex does:
+ * that takes a CPU's time for as long as they hold it.
+ *
+ * Returns false if everybody is to be frozen.
+ */
+static bool nuksm_take_turn(void)
+{
+	bool taken;
+
+	for (;;) {
+		WRITE_ONCE(nuksm_wants_turn, true);
+		taken = mutex_trylock(&ksm_thread_mutex);
+		if (taken || freezing(current))
+			break;
+		schedule_timeout_idle(1);
+	}
+	WRITE_ONCE(nuksm_wants_turn, false);
+	wake_up(&nuksm_turn);
+	if (taken)
+		wait_while_offlining();
+	return taken;
+}
+
+/* The first half of a look. Returns how many mappings it went through. */
+static unsigned long nuksm_look_begins(u64 most_ns)
+{
+	u64 over_at = task_sched_runtime(current) + most_ns;
+	unsigned long n = 0;
+	unsigned long stale = 0;
+	struct nuksm_looks at;
+
+	nuksm_looks.began = jiffies;
+	if (!nuksm_looks.goes_on) {
+		nuksm_looks.goes_on = true;
+		nuksm_looks.round_began = jiffies;
+		nuksm_looks.replaces = xchg(&nuksm_replaces, 0);
+	}
+	at = nuksm_looks;
+	if (at.item)
+		nuksm_settle(at.mm);
+	do {
+		if (at.item) {
+			n += nuksm_begin_some(&at, &stale);
+			cond_resched();
+			continue;
+		}
+		if (stale)
+			nuksm_flush(at.mm, stale & PAGE_MASK);
+		stale = 0;
+		if (!nuksm_next_process(&at))
+			break;
+		nuksm_settle(at.mm);
+	} while (task_sched_runtime(current) < over_at);
+	if (stale)
+		nuksm_flush(at.mm, stale & PAGE_MASK);
+	return n;
+}
+
+/* Part of the second half. Returns whether there is more of it. */
+static bool nuksm_look_goes_on(unsigned long *n)
+{
+	u64 until = task_sched_runtime(current) + NUKSM_LOOK_HOLDS_MS * NSEC_PER_MSEC;
+
+	do {
+		if (!nuksm_looks.item && !nuksm_next_process(&nuksm_looks)) {
+			WRITE_ONCE(nuksm_look_stats.round_ms,
+				   jiffies_to_msecs(jiffies - nuksm_looks.round_began));
+			nuksm_looks = (struct nuksm_looks){};
+			return false;
+		}
+		if (!*n || nuksm_look_is_over(&nuksm_looks))
+			return false;
+		*n -= min(*n, nuksm_end_some(&nuksm_looks));
+		cond_resched();
+	} while (task_sched_runtime(current) < until);
+	return true;
+}
+
+/* Is there anything to look for? */
+static bool nuksm_looks_now(void)
+{
+	return (ksm_run & KSM_RUN_MERGE) && nuksm_places() &&
+	       READ_ONCE(nuksm_look_permille);
+}
+
+/*
+ * The second half, of as many mappings, as far as time and moves reach: where it stops,
+ * the next look begins.
+ */
+static void nuksm_look_ends(unsigned long n, u64 most_ns)
+{
+	bool more;
+
+	nuksm_looks.over_at = task_sched_runtime(current) + most_ns;
+	nuksm_looks.moves = NUKSM_MOVED_BY_LOOK;
+	do {
+		if (!nuksm_take_turn())
+			return;
+		more = nuksm_looks_now() && nuksm_look_goes_on(&n);
+		mutex_unlock(&ksm_thread_mutex);
+		if (more)
+			schedule_timeout_idle(1);
+	} while (more);
+	nuksm_count(&nuksm_look_stats.looks, 1);
+}
+
+static void nuksm_look(u64 most_ns)
+{
+	unsigned long n = 0;
+	bool looks;
+
+	if (!nuksm_take_turn())
+		return;
+	looks = nuksm_looks_now();
+	if (looks)
+		n = nuksm_look_begins(min(most_ns / 2,
+					  NUKSM_LOOK_HOLDS_MS * NSEC_PER_MSEC));
+	mutex_unlock(&ksm_thread_mutex);
+	if (!looks)
+		return;
+
+	nuksm_window(NUKSM_WINDOW_LOOK);
+	schedule_timeout_idle(msecs_to_jiffies(NUKSM_LOOK_MS));
+	nuksm_look_ends(n, NUKSM_MOVES_COST * most_ns);
+}
+
+/*
+ * How long nobody looks after a look that took so much of a CPU's time: it is paid for by
+ * then, whatever the setting has been meanwhile.
+ */
+static unsigned long nuksm_look_pause(u64 took, unsigned int permille)
+{
+	u64 ms = max_t(u64, div_u64(took, permille * NSEC_PER_USEC),
+		       NUKSM_LOOK_EVERY_MS);
+
+	return msecs_to_jiffies(min_t(u64, ms, INT_MAX)) +
+	       get_random_u32_below(msecs_to_jiffies(NUKSM_LOOK_CHANCE_MS));
+}
+
+/* Looks, and sleeps for as long as that has to last. */
+static int nuksm_look_thread(void *unused)
+{
+	unsigned long ended = jiffies, pause;
+	u64 took = 0;
+
+	set_freezable();
+	set_user_nice(current, 5);
+
+	while (!kthread_should_stop()) {
+		unsigned int permille = READ_ONCE(nuksm_look_permille);
+
+		pause = nuksm_look_pause(took, permille ?: 1);
+		if (wait_event_freezable_timeout(nuksm_look_wait,
+						 kthread_should_stop() ||
+						 permille != READ_ONCE(nuksm_look_permille),
+						 max_t(long, 1, ended + pause - jiffies)))
+			continue;
+		/*
+		 * Where processors set no accessed bits, each that is cleared would cost a
+		 * fault. data_race() as it is asked again with ksm_thread_mutex.
+		 */
+		if (permille && arch_has_hw_pte_young() && data_race(nuksm_places())) {
+			u64 began = task_sched_runtime(current);
+
+			nuksm_look(permille * NUKSM_LOOK_EVERY_MS *
+				   (NSEC_PER_MSEC / 1000));
+			took = task_sched_runtime(current) - began;
+			nuksm_count(&nuksm_look_stats.cpu_us,
+				    div_u64(took, NSEC_PER_USEC));
+		}
+		ended = jiffies;
+		wait_event_freezable(ksm_thread_wait,
+				     ksmd_should_run() || kthread_should_stop());
+	}
+	return 0;
+}
+
+static void __init nuksm_looks_init(void)
+{
+	if (nr_node_ids > 1 &&
+	    IS_ERR(kthread_run(nuksm_look_thread, NULL, "nuksmd")))
+		pr_err("ksm: creating nuksm's kthread failed: nothing is looked at\n");
+}
+
+#else /* !CONFIG_NUKSM_PLACEMENT */
+
+static inline void nuksm_looks_init(void)
+{
+}
+
+#endif /* CONFIG_NUKSM_PLACEMENT */
+#endif /* _MM_NUKSM_LOOKS_H */

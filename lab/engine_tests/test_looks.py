@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Looks at merged pages: these follow who uses them, and stay where nobody does."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from nuksmlab import numa, policy, stress, wait
+from nuksmlab.ksm import Ksm, process_stat
+from nuksmlab.tenant import StartTenant, Tenant
+
+pytestmark = pytest.mark.needs(nodes=2)
+
+MIB = 2
+PAGES = MIB * 256
+
+# Of looks that saw a tenant use its pages: within these they have followed.
+SOON = 10
+
+
+@contextmanager
+def reading(tenant: Tenant) -> Iterator[None]:
+    """It reads a word of each page again and again, on its node."""
+    tenant.command("churn read")
+    yield
+    tenant.command("churn stop")
+
+
+def used(ksm: Ksm) -> int:
+    return ksm.read("used_local") + ksm.read("used_remote")
+
+
+def look(ksm: Ksm) -> int:
+    """Waits for the end of a look, and tells how many mappings it saw used."""
+    before, goal = used(ksm), ksm.read("looks") + 1
+    wait.until(lambda: ksm.read("looks") >= goal, lambda: f"look {goal}", poll=0.02)
+    return used(ksm) - before
+
+
+def look_until_seen(ksm: Ksm, looks: int) -> None:
+    """Until so many looks saw most of its pages used: a slow machine takes more."""
+    seen = 0
+    while seen < looks:
+        seen += look(ksm) >= 0.9 * PAGES
+
+
+def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+
+
+def share(tenant: Tenant, node: int) -> float:
+    return tenant.equal_pages_by_node().get(node, 0) / tenant.equal_pages
+
+
+def check_intact(tenants: Sequence[Tenant]) -> None:
+    assert all(tenant.bad_pages() == 0 for tenant in tenants)
+
+
+@pytest.fixture(autouse=True)
+def often(ksm: Ksm) -> None:
+    """A look each second, whatever it takes here."""
+    ksm.write("look_cpu_permille", 1000)
+
+
+@pytest.fixture
+def pair(ksm: Ksm, start: StartTenant) -> list[Tenant]:
+    """One tenant on each of two nodes, merged."""
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
+    merge(ksm, tenants)
+    return tenants
+
+
+def test_pages_follow_who_uses_them(ksm: Ksm, pair: list[Tenant]) -> None:
+    for user in (1, 0):
+        with reading(pair[user]):
+            look_until_seen(ksm, SOON)
+        assert share(pair[user], user) >= 0.99
+    check_intact(pair)
+
+
+def test_pages_follow_a_newcomer_that_uses_them(ksm: Ksm, start: StartTenant) -> None:
+    cold = [start(f"cold-{number}", 0, mib=MIB) for number in range(2)]
+    merge(ksm, cold)
+    hot = start("hot", 1, mib=MIB)
+    with reading(hot):
+        merge(ksm, [*cold, hot])
+        look_until_seen(ksm, SOON)
+    assert share(hot, 1) >= 0.99
+    check_intact([*cold, hot])
+
+
+def test_pages_that_both_use_are_shared_as_the_policy_says(
+    ksm: Ksm, pair: list[Tenant]
+) -> None:
+    with reading(pair[1]):
+        look_until_seen(ksm, SOON)
+    with reading(pair[0]), reading(pair[1]):
+        look_until_seen(ksm, SOON)
+    found = [share(pair[0], node) for node in (0, 1)]
+    assert policy.off_by_more_than_chance(found, [0.5, 0.5], PAGES) is None
+
+
+def test_nothing_moves_while_nothing_changes(ksm: Ksm, pair: list[Tenant]) -> None:
+    with reading(pair[1]):
+        look_until_seen(ksm, SOON)
+        moved = ksm.read("migrated")
+        for _ in range(SOON):
+            look(ksm)
+        assert ksm.read("migrated") == moved
+    for _ in range(SOON):
+        look(ksm)
+    assert ksm.read("migrated") == moved, "nobody uses them where they are not"
+    assert share(pair[1], 1) >= 0.99
+
+
+def test_no_page_moves_for_who_begins_and_stops_together(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """Looks come to one of them first."""
+    together = False
+    while not together:  # a slow machine runs one of them, and then the other
+        tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
+        merge(ksm, tenants)
+        before = ksm.read("migrated"), share(tenants[0], 0)
+        with reading(tenants[0]), reading(tenants[1]):
+            seen = [look(ksm) for _ in range(SOON)]
+        seen += [look(ksm) for _ in range(SOON)]
+        together = all(used == 0 or used >= 0.9 * 2 * PAGES for used in seen)
+        after = ksm.read("migrated"), share(tenants[0], 0)
+        check_intact(tenants)
+        for tenant in tenants:
+            tenant.quit()
+    assert after == before
+
+
+@pytest.mark.usefixtures("pair")
+def test_merging_is_no_use(ksm: Ksm) -> None:
+    look(ksm)
+    assert [look(ksm) for _ in range(3)] == [0, 0, 0]
+
+
+def test_pages_follow_a_tenant_that_moves(ksm: Ksm, start: StartTenant) -> None:
+    with numa.running_on(0):
+        tenants = [start(f"vm-{number}", mib=MIB) for number in range(2)]
+    merge(ksm, tenants)
+    assert share(tenants[1], 0) == 1
+    assert process_stat(tenants[1].pid)["ksm_merged_remote"] == 0
+    os.sched_setaffinity(tenants[1].pid, numa.cpus(1))
+    with reading(tenants[1]):
+        # It has to be seen running, which it is not always
+        wait.until(
+            lambda: share(tenants[1], 1) >= 0.99,
+            lambda: f"{tenants[1].equal_pages_by_node()}",
+            poll=1,
+        )
+    assert process_stat(tenants[1].pid)["ksm_merged_remote"] <= 0.01 * PAGES
+    stat = process_stat(tenants[0].pid)
+    assert stat["ksm_merged_remote"] >= 0.99 * PAGES, "the other one stayed"
+    check_intact(tenants)
+
+
+def test_no_page_follows_to_where_its_tenant_wants_no_memory(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """These have bound theirs to a node; they run on another one then."""
+    tenants = [start(f"vm-{number}", 0, mib=MIB) for number in range(2)]
+    merge(ksm, tenants)
+    for tenant in tenants:
+        os.sched_setaffinity(tenant.pid, numa.cpus(1))
+    with reading(tenants[0]), reading(tenants[1]):
+        look_until_seen(ksm, SOON)
+    assert [share(tenant, 0) for tenant in tenants] == [1, 1]
+    assert process_stat(tenants[1].pid)["ksm_merged_remote"] == 0
+
+
+@pytest.mark.windows
+def test_looks_have_their_turn_while_ksmd_scans(ksm: Ksm, start: StartTenant) -> None:
+    """All pages in one batch, which takes long."""
+    tenant = start("vm", 0, mib=16)
+    windows = stress.Windows()
+    windows.open({"visit": 10_000})
+    try:
+        ksm.write("pages_to_scan", 1_000_000)
+        ksm.start()
+        for _ in range(3):
+            look(ksm)
+        assert ksm.read("full_scans") == 0
+    finally:
+        windows.close()
+    ksm.wait_scans(2)
+    check_intact([tenant])
+
+
+def test_pages_follow_nice_values(ksm: Ksm, start: StartTenant) -> None:
+    ksm.write_text("placement", "priority")
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
+    merge(ksm, tenants)
+    for nices in ((-20, 19), (19, -20)):
+        for tenant, nice in zip(tenants, nices, strict=True):
+            tenant.renice(nice)
+        wanted = policy.target("priority", (0, 1), nices)
+
+        def found() -> list[float]:
+            return [share(tenants[0], node) for node in (0, 1)]
+
+        def as_wanted(wanted: Sequence[float] = wanted) -> bool:
+            return policy.off_by_more_than_chance(found(), wanted, PAGES) is None
+
+        wait.until(as_wanted, lambda: f"{found()}", poll=1)
+
+
+def test_pages_follow_another_rule(ksm: Ksm, start: StartTenant) -> None:
+    """Though nobody uses them, and though there are more than one look moves."""
+    ksm.write_text("placement", "first")
+    tenants = [start(f"vm-{node}", node, mib=16) for node in (0, 1)]
+    merge(ksm, tenants)
+    assert max(share(tenants[0], node) for node in (0, 1)) >= 0.95
+    ksm.write_text("placement", "fair")
+    least = 0.5 - policy.allowed(0.5, tenants[0].equal_pages)
+    wait.until(
+        lambda: min(share(tenants[0], node) for node in (0, 1)) >= least,
+        lambda: f"{tenants[0].equal_pages_by_node()}",
+        poll=1,
+    )
+
+
+def test_looks_cost_what_they_may(ksm: Ksm, pair: list[Tenant]) -> None:
+    """Each is paid for by the pause behind it: all but the last one have been."""
+
+    def one() -> tuple[float, int]:
+        before = ksm.read("look_cpu_us")
+        wait.until(
+            lambda: ksm.read("look_cpu_us") > before, lambda: "a look", poll=0.02
+        )
+        return time.monotonic(), ksm.read("look_cpu_us")
+
+    ksm.write("look_cpu_permille", 5)
+    with reading(pair[1]):
+        looks = [one() for _ in range(8)]
+    elapsed = looks[-1][0] - looks[0][0]
+    paid = looks[-2][1] - looks[0][1]
+    assert 0 < paid <= elapsed * 1e6 * 0.005
+
+
+def test_there_are_no_looks_where_none_are_wanted(ksm: Ksm, pair: list[Tenant]) -> None:
+    look(ksm)
+    ksm.write("look_cpu_permille", 0)
+    looks, moved = ksm.read("looks"), ksm.read("migrated")
+    with reading(pair[1]):
+        time.sleep(3)
+    assert ksm.read("looks") <= looks + 1, "one may have been going on"
+    assert ksm.read("migrated") == moved
+
+
+@pytest.mark.parametrize("value", ["-1", "1001", "much", ""])
+def test_no_other_cost_is_taken(ksm: Ksm, value: str) -> None:
+    with pytest.raises(OSError, match="Invalid"):
+        ksm.write_text("look_cpu_permille", value)
+    assert ksm.read("look_cpu_permille") == 1000
