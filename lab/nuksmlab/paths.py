@@ -11,7 +11,7 @@ FUZZER = BUILD / "fuzzer"
 WORKLOAD = BUILD / "workload"
 BOUND = BUILD / "bound"
 NEIGHBOUR = BUILD / "neighbour"
-VM_WRITER = BUILD / "vm_writer"
+SMALL_VM = BUILD / "small_vm"
 COUNTER = BUILD / "dram.so"
 NUKSM = REPOSITORY / "target" / "release" / "nuksm"
 
