@@ -34,6 +34,18 @@ pub struct Engine {
     pub migrated: Option<u64>,
     /// Attempts to do so that failed.
     pub migrate_refused: Option<u64>,
+    /// Of a thousand parts of a CPU's time, those for looking at merged pages.
+    pub look_cpu_permille: Option<u32>,
+    /// How often the kernel looked at merged pages.
+    pub looks: Option<u64>,
+    /// CPU time of these looks, in microseconds.
+    pub look_cpu_us: Option<u64>,
+    /// How long the last round of looks at all merged pages took, in milliseconds.
+    pub look_round_ms: Option<u64>,
+    /// Mappings that looks saw used, whose page was on their process's node.
+    pub used_local: Option<u64>,
+    /// Those whose page was on another node.
+    pub used_remote: Option<u64>,
     /// Levels of a tree passed by comparing two checksums.
     pub checksum_compares: Option<u64>,
     /// Levels of a tree at which two pages were compared.
@@ -78,6 +90,12 @@ impl Engine {
             placed_no_room: number("placed_no_room")?,
             migrated: number("migrated")?,
             migrate_refused: number("migrate_refused")?,
+            look_cpu_permille: root.value(Setting::LookCpuPermille.path(), "a number up to 1000")?,
+            looks: number("looks")?,
+            look_cpu_us: number("look_cpu_us")?,
+            look_round_ms: number("look_round_ms")?,
+            used_local: number("used_local")?,
+            used_remote: number("used_remote")?,
             checksum_compares: number("checksum_compares")?,
             content_compares: number("content_compares")?,
             compared_bytes: number("compared_bytes")?,
@@ -97,13 +115,15 @@ pub enum Setting {
     Index,
     /// [`Engine::kib_per_tree`].
     KibPerTree,
+    /// [`Engine::look_cpu_permille`].
+    LookCpuPermille,
     /// [`Engine::placement`].
     Placement,
 }
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Index, Self::KibPerTree, Self::Placement];
+    pub const ALL: [Self; 4] = [Self::Index, Self::KibPerTree, Self::LookCpuPermille, Self::Placement];
 
     /// The name of its file.
     #[must_use]
@@ -111,6 +131,7 @@ impl Setting {
         match self {
             Self::Index => "index",
             Self::KibPerTree => "kib_per_tree",
+            Self::LookCpuPermille => "look_cpu_permille",
             Self::Placement => "placement",
         }
     }
@@ -120,7 +141,7 @@ impl Setting {
     pub fn needs_idle(self) -> bool {
         match self {
             Self::Index | Self::KibPerTree => true,
-            Self::Placement => false,
+            Self::LookCpuPermille | Self::Placement => false,
         }
     }
 
@@ -221,6 +242,12 @@ mod tests {
             ("placed_no_room", "14\n"),
             ("migrated", "15\n"),
             ("migrate_refused", "16\n"),
+            ("look_cpu_permille", "5\n"),
+            ("looks", "25\n"),
+            ("look_cpu_us", "26\n"),
+            ("look_round_ms", "27\n"),
+            ("used_local", "28\n"),
+            ("used_remote", "29\n"),
             ("checksum_compares", "17\n"),
             ("content_compares", "18\n"),
             ("compared_bytes", "19\n"),
@@ -236,6 +263,8 @@ mod tests {
             "pages_shared_by_node": {"0": 123, "2": 456}, "pages_sharing_by_node": {},
             "placed_hot": 11, "placed_spread": 12, "placed_priority": 13, "placed_no_room": 14,
             "migrated": 15, "migrate_refused": 16,
+            "look_cpu_permille": 5, "looks": 25, "look_cpu_us": 26, "look_round_ms": 27,
+            "used_local": 28, "used_remote": 29,
             "checksum_compares": 17, "content_compares": 18, "compared_bytes": 19,
             "collisions": 20, "replaced": 21, "summed": 24, "last_scan_ms": 22, "last_scan_cpu_ms": 23,
         });
@@ -278,7 +307,7 @@ mod tests {
 
     #[test]
     fn settings_are_written_to_their_files() {
-        let (_dir, root) = root(&[("index", "\n"), ("kib_per_tree", "\n"), ("placement", "\n")]);
+        let (_dir, root) = root(&Setting::ALL.map(|setting| (setting.name(), "\n")));
         for setting in Setting::ALL {
             setting.write(&root, "new").unwrap();
             assert_eq!(root.text(format!("{DIR}/{}", setting.name())).unwrap().as_deref(), Some("new\n"));

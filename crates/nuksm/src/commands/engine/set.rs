@@ -15,7 +15,7 @@ pub struct EngineSetArgs {
     /// Explain the changes, but make none.
     #[arg(long)]
     pub dry_run: bool,
-    /// What to set: placement, index, `kib_per_tree`.
+    /// What to set: placement, `look_cpu_permille`, index, `kib_per_tree`.
     #[arg(required = true, value_name = "KEY=VALUE")]
     pub settings: Vec<String>,
 }
@@ -65,16 +65,27 @@ fn parse(engine: &Engine, words: &[String]) -> Result<Vec<Change>> {
         let from = value(engine, setting).with_context(|| format!("this kernel's engine has no {key}"))?;
         let to = match choice(engine, setting) {
             Some(choice) => offered(choice, key, wanted)?,
-            None => wanted.parse::<u32>().ok().map(|kib| kib.to_string()).with_context(|| {
-                format!(
-                    "{wanted:?} is no {key}: write KiB of memory as a number below 2^32, or 0 for one tree"
-                )
-            })?,
+            None => number(setting, wanted)?,
         };
         changes.push(Change { setting, from, to });
     }
     changes.sort_by_key(|change| change.setting);
     Ok(changes)
+}
+
+/// `wanted`, if it is a number that the setting can be.
+fn number(setting: Setting, wanted: &str) -> Result<String> {
+    let (most, what) = if setting == Setting::LookCpuPermille {
+        (1000, "thousandths of a CPU, up to 1000, or 0 for no looks")
+    } else {
+        (u32::MAX, "KiB of memory as a number below 2^32, or 0 for one tree")
+    };
+    wanted
+        .parse()
+        .ok()
+        .filter(|number| *number <= most)
+        .map(|number: u32| number.to_string())
+        .with_context(|| format!("{wanted:?} is no {}: write {what}", setting.name()))
 }
 
 /// `wanted`, if the kernel offers it.
@@ -166,9 +177,11 @@ impl Change {
             meaning(self.setting, &self.to)
         );
         if self.setting == Setting::Placement {
-            let policy = if self.to == "priority" { " --policy priority" } else { "" };
-            text +=
-                &format!("  pages merged before stay where they are: `nuksm place{policy}` corrects those\n");
+            text += if self.to == "first" {
+                "  pages merged before stay where they are\n"
+            } else {
+                "  pages merged before follow, as the kernel looks at them\n"
+            };
         }
         text
     }
@@ -210,7 +223,10 @@ mod tests {
     fn mistakes_are_found_before_anything_is_written() {
         for (line, expected) in [
             ("placement", "\"placement\" is no setting: write KEY=VALUE"),
-            ("place=fair", "no setting \"place\": there are index, kib_per_tree, placement"),
+            (
+                "place=fair",
+                "no setting \"place\": there are index, kib_per_tree, look_cpu_permille, placement",
+            ),
             (
                 "index=checksum placement=even",
                 "\"even\" is no placement: this kernel offers first, fair, priority",
@@ -220,6 +236,11 @@ mod tests {
             ("kib_per_tree=100MiB", "\"100MiB\" is no kib_per_tree: write KiB of memory as a number"),
             ("kib_per_tree=-1", "is no kib_per_tree"),
             ("kib_per_tree=4294967296", "below 2^32"),
+            (
+                "look_cpu_permille=1001",
+                "\"1001\" is no look_cpu_permille: write thousandths of a CPU, up to 1000",
+            ),
+            ("look_cpu_permille=0.5", "is no look_cpu_permille"),
             ("placement=fair index=content placement=fair", "placement is given twice"),
         ] {
             let message = parse(&engine(), &words(line)).unwrap_err().to_string();
@@ -284,7 +305,7 @@ kib_per_tree: 16 -> 102400
   from now on: a tree of each kind per 100 MiB of memory, as in the nuKSM paper
 placement: fair -> priority
   from now on: each sharer's node gets pages in proportion to 1/(nice + 21) of the sharers
-  pages merged before stay where they are: `nuksm place --policy priority` corrects those
+  pages merged before follow, as the kernel looks at them
 ";
         assert_eq!(text, expected);
     }

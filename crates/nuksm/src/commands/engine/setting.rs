@@ -8,7 +8,7 @@ use nuksm_ksmfs::{Choice, Engine, Setting};
 pub fn choice(engine: &Engine, setting: Setting) -> Option<&Choice> {
     match setting {
         Setting::Index => Some(&engine.index),
-        Setting::KibPerTree => None,
+        Setting::KibPerTree | Setting::LookCpuPermille => None,
         Setting::Placement => engine.placement.as_ref(),
     }
 }
@@ -17,6 +17,7 @@ pub fn choice(engine: &Engine, setting: Setting) -> Option<&Choice> {
 pub fn value(engine: &Engine, setting: Setting) -> Option<String> {
     match setting {
         Setting::KibPerTree => engine.kib_per_tree.map(|kib| kib.to_string()),
+        Setting::LookCpuPermille => engine.look_cpu_permille.map(|permille| permille.to_string()),
         _ => choice(engine, setting).map(|choice| choice.current.clone()),
     }
 }
@@ -33,6 +34,12 @@ pub fn meaning(setting: Setting, value: &str) -> String {
         (Setting::KibPerTree, "0") => "one tree of each kind, as in stock KSM",
         (Setting::KibPerTree, "102400") => "a tree of each kind per 100 MiB of memory, as in the nuKSM paper",
         (Setting::KibPerTree, kib) => return format!("a tree of each kind per {kib} KiB of memory"),
+        (Setting::LookCpuPermille, "0") => "nobody looks at merged pages: they do not follow who uses them",
+        (Setting::LookCpuPermille, permille) => {
+            return format!(
+                "looking at merged pages takes {permille} thousandths of a CPU; they follow who uses them"
+            );
+        }
         (Setting::Placement, "first") => "scan order decides on which node a page stays, as in stock KSM",
         (Setting::Placement, "fair") => {
             "the hotter copy's node wins; equally hot ones are spread evenly over their sharers' nodes"

@@ -13,6 +13,15 @@ pub fn run(engine: &Engine) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a setting can be that is a number.
+fn numbers(setting: Setting) -> &'static str {
+    if setting == Setting::LookCpuPermille {
+        "0 for no looks, 5 by default, up to 1000"
+    } else {
+        "0 for one tree, 16 by default, 102400 in the paper"
+    }
+}
+
 fn text(engine: &Engine) -> String {
     let mut text = String::new();
     for setting in Setting::ALL.into_iter().rev() {
@@ -20,15 +29,9 @@ fn text(engine: &Engine) -> String {
             text += &format!("this kernel's engine has no {}\n\n", setting.name());
             continue;
         };
-        let possible = choice(engine, setting).map_or_else(
-            || "0 for one tree, 16 by default, 102400 in the paper".into(),
-            |choice| choice.offered.join(", "),
-        );
-        let when = if setting.needs_idle() {
-            "only while KSM tracks no page"
-        } else {
-            "at any time, for new merges"
-        };
+        let possible = choice(engine, setting)
+            .map_or_else(|| numbers(setting).to_owned(), |choice| choice.offered.join(", "));
+        let when = if setting.needs_idle() { "only while KSM tracks no page" } else { "at any time" };
         text += &format!("{}={value}\n", setting.name());
         text += &format!("    now        {}\n", meaning(setting, &value));
         text += &format!("    can be     {possible}\n");
@@ -47,7 +50,12 @@ mod tests {
 placement=fair
     now        the hotter copy's node wins; equally hot ones are spread evenly over their sharers' nodes
     can be     first, fair, priority
-    can change at any time, for new merges
+    can change at any time
+
+look_cpu_permille=5
+    now        looking at merged pages takes 5 thousandths of a CPU; they follow who uses them
+    can be     0 for no looks, 5 by default, up to 1000
+    can change at any time
 
 kib_per_tree=16
     now        a tree of each kind per 16 KiB of memory
@@ -66,8 +74,16 @@ Change them by `nuksm engine set KEY=VALUE`; `nuksm status` shows what they led 
 
     #[test]
     fn an_engine_without_placement_says_so() {
-        let engine = Engine { placement: None, ..crate::shared::sample::tests::engine() };
+        let engine =
+            Engine { placement: None, look_cpu_permille: None, ..crate::shared::sample::tests::engine() };
+        let expected = "\
+this kernel's engine has no placement
+
+this kernel's engine has no look_cpu_permille
+
+kib_per_tree=16
+";
         let text = text(&engine);
-        assert!(text.starts_with("this kernel's engine has no placement\n\nkib_per_tree=16\n"), "{text}");
+        assert!(text.starts_with(expected), "{text}");
     }
 }

@@ -108,6 +108,12 @@ fn ksm(page: &mut Page, sample: &Sample) {
     page.metric("engine_placed_pages_total", "counter", "Decisions of the kernel's engine.", placed);
     page.counter("engine_migrated_pages_total", "Pages the engine moved.", engine.migrated);
     page.counter("engine_refused_pages_total", "Pages the engine could not move.", engine.migrate_refused);
+    let seconds = engine.look_cpu_us.map(|us| us as f64 / 1e6);
+    page.counter("engine_look_cpu_seconds_total", "CPU time of looking at merged pages.", seconds);
+    let used = [("local", engine.used_local), ("remote", engine.used_remote)];
+    let used =
+        used.into_iter().filter_map(|(access, count)| Some((vec![("access", access.to_owned())], count?)));
+    page.metric("engine_used_mappings_total", "counter", "Mappings that looks saw used.", used);
 }
 
 /// Where pages are, as last seen; who exited since is not there any more.

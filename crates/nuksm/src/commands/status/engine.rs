@@ -20,6 +20,15 @@ pub fn report(engine: &Engine, scanned: Option<u64>) -> String {
     let by_content =
         format!("comparing two pages did, reading {} bytes of each on average", known(bytes_each));
     let unread = format!("pages to sum them up, of {} that were scanned", known(scanned));
+    let looks = engine
+        .looks
+        .zip(engine.look_cpu_us)
+        .map(|(looks, us)| format!("{looks} looks, which took {:.2} s of CPU time", us as f64 / 1e6));
+    let used = engine.used_local.zip(engine.used_remote).map(|(local, remote)| (local, local + remote));
+    let local = used
+        .filter(|&(_, all)| all > 0)
+        .map(|(local, all)| format!("{:.1} %", 100.0 * local as f64 / all as f64));
+    let of_used = format!("of use was local, in {}", known(looks));
     let seconds = |ms: Option<u64>| known(ms.map(|ms| format!("{:.2} s", ms as f64 / 1000.0)));
     let scan_cpu = format!("of which ksmd was on a CPU for {}", seconds(engine.last_scan_cpu_ms));
     [
@@ -32,6 +41,7 @@ pub fn report(engine: &Engine, scanned: Option<u64>) -> String {
         line("placed: no room", known(engine.placed_no_room), "times that a node without room could not win"),
         line("moved", known(engine.migrated), "merged pages, by the kernel, to place them"),
         line("not moved", known(engine.migrate_refused), "attempts to move one that failed"),
+        line("used locally", known(local), &of_used),
         line(
             "by checksum",
             known(engine.checksum_compares),
@@ -62,6 +72,7 @@ Engine
   placed: no room            3  times that a node without room could not win
   moved                     50  merged pages, by the kernel, to place them
   not moved                  2  attempts to move one that failed
+  used locally          90.0 %  of use was local, in 300 looks, which took 1.20 s of CPU time
   by checksum          1234567  levels of a tree that comparing integers decided
   by content              2000  comparing two pages did, reading 3000 bytes of each on average
   collisions                 1  pages of equal checksum that differed
@@ -82,6 +93,7 @@ Engine
         let text = report(&index_only, None);
         assert!(text.contains("  placement                  -  of new"), "{text}");
         assert!(text.contains("  placed: hot                -  on"), "{text}");
+        assert!(text.contains("  used locally               -  of use was local, in -"), "{text}");
         assert!(
             text.contains("  by content                 0  comparing two pages did, reading - bytes"),
             "{text}"
