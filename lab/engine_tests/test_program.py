@@ -36,7 +36,7 @@ def test_set_changes_the_placement_at_any_time(ksm: Ksm, merged: list[Tenant]) -
         0,
         "first fair [priority]",
     )
-    assert "pages merged before stay where they are" in done.stdout
+    assert "pages merged before follow, as the kernel looks at them" in done.stdout
     assert program.run("engine", "set", "placement=fair").returncode == 0
     assert all(tenant.bad_pages() == 0 for tenant in merged)
 
@@ -59,6 +59,7 @@ def test_set_changes_the_index_of_an_idle_kernel(ksm: Ksm) -> None:
 
 
 def test_place_corrects_what_was_merged_before(ksm: Ksm, start: StartTenant) -> None:
+    ksm.write("look_cpu_permille", 0)
     ksm.write_text("placement", "first")
     tenants = [start(f"vm-{node}", node, mib=8) for node in (0, 1)]
     ksm.merge(sum(tenant.equal_pages for tenant in tenants))
@@ -68,6 +69,18 @@ def test_place_corrects_what_was_merged_before(ksm: Ksm, start: StartTenant) -> 
     assert "this kernel places new merges by itself" in done.stderr
     half = tenants[0].equal_pages / 2
     assert tenants[0].equal_pages_by_node()[0] == pytest.approx(half, abs=1)
+
+
+def test_place_leaves_alone_what_follows_who_uses_it(
+    ksm: Ksm, merged: list[Tenant]
+) -> None:
+    before = [tenant.equal_pages_by_node() for tenant in merged]
+    done = program.run("place", "--once", "--policy", "priority")
+    assert done.returncode == 0
+    assert "nothing moves: this kernel places merged pages itself" in done.stdout
+    assert "`nuksm engine set placement=priority`" in done.stdout
+    assert [tenant.equal_pages_by_node() for tenant in merged] == before
+    assert ksm.read_text("placement") == "first [fair] priority"
 
 
 def test_what_is_for_root_is_unknown_to_others(ksm: Ksm) -> None:

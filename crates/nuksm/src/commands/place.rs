@@ -3,7 +3,7 @@
 //! and for pages that were merged before they did.
 
 use crate::shared::output;
-use crate::shared::placing::{self, Homes, Kind, PolicyName, Report, Rule};
+use crate::shared::placing::{self, Homes, Kind, Report, Rule};
 use crate::shared::stop::Stop;
 use crate::shared::view::{self, View};
 use anyhow::{Context, Result, bail};
@@ -63,7 +63,7 @@ pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
         Kind::Repeated
     };
     let rule = args.rule.check(root, kind != Kind::DryRun)?;
-    if let Some(note) = engine_note(Engine::read(root)?.as_ref(), args.rule.policy) {
+    if let Some(note) = placing::engine_note(Engine::read(root)?.as_ref(), args.rule.policy) {
         warn!("{note}");
     }
     let _lock = (kind != Kind::DryRun).then(|| Rule::lock(root)).transpose()?;
@@ -89,25 +89,6 @@ pub fn run(root: &Root, args: &PlaceArgs) -> Result<ExitCode> {
     }
 }
 
-/// What one should know when the kernel places pages, too.
-fn engine_note(engine: Option<&Engine>, policy: PolicyName) -> Option<String> {
-    let kernels = engine?.placement.as_ref()?.current.as_str();
-    let ours = policy.as_str();
-    if kernels == "first" {
-        return None;
-    }
-    Some(if kernels == ours {
-        format!(
-            "this kernel places new merges by itself ({kernels}): only what was merged before is corrected"
-        )
-    } else {
-        format!(
-            "this kernel places new merges by itself, but as {kernels}, not as {ours}: the two work against \
-             each other; `nuksm engine set placement={ours}` ends that, or `nuksm place --policy {kernels}`"
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,21 +105,5 @@ mod tests {
         args.rule.check(&root, true).unwrap();
         let message = run(&root, &args).unwrap_err().to_string();
         assert!(message.contains("one node only"), "{message}");
-    }
-
-    #[test]
-    fn a_kernel_that_places_pages_is_worth_a_word_and_a_contradiction_more() {
-        let note = |placement: Option<&str>, policy| {
-            let placement = placement.map(|text| text.parse().unwrap());
-            engine_note(Some(&Engine { placement, ..Engine::default() }), policy)
-        };
-        assert_eq!(engine_note(None, PolicyName::Fair), None);
-        assert_eq!(note(None, PolicyName::Fair), None);
-        assert_eq!(note(Some("[first] fair priority"), PolicyName::Priority), None);
-        let same = note(Some("first [fair] priority"), PolicyName::Fair).unwrap();
-        assert!(same.contains("(fair): only what was merged before"), "{same}");
-        let other = note(Some("first [fair] priority"), PolicyName::Priority).unwrap();
-        assert!(other.contains("as fair, not as priority: the two work against each other"), "{other}");
-        assert!(other.contains("`nuksm engine set placement=priority`"), "{other}");
     }
 }

@@ -207,12 +207,14 @@ struct Placing {
     homes: Homes,
     health: Arc<Health>,
     failed_in_a_row: u32,
+    /// Whether it was said that the kernel leaves nothing to do.
+    said: bool,
 }
 
 impl Placing {
     fn new(root: Root, shared: Arc<Shared>, rule: placing::Rule, health: Arc<Health>) -> Self {
         let (schedule, homes) = Default::default();
-        Self { root, shared, rule, schedule, homes, health, failed_in_a_row: 0 }
+        Self { root, shared, rule, schedule, homes, health, failed_in_a_row: 0, said: false }
     }
 
     /// Says how a pass ended; `false` is one that was not due.
@@ -268,6 +270,10 @@ impl Placing {
         if let Some(why) = report.held_back {
             bail!("nothing moves: {why}");
         }
+        if let Some(why) = report.left_to_kernel.as_ref().filter(|_| !self.said) {
+            warn!("[place] nothing moves: {why}");
+        }
+        self.said = report.left_to_kernel.is_some();
         debug!("[place] {} of {} pages moved, {} refused", report.moved, report.planned, report.refused);
         shared.placed().get_or_insert_default().add(&report);
         Ok(true)

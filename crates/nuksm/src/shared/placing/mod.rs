@@ -3,12 +3,14 @@
 
 mod executor;
 mod homes;
+mod kernel;
 mod pass;
 mod report;
 mod rescan;
 mod rule;
 
 pub use homes::Homes;
+pub use kernel::note as engine_note;
 pub use pass::{Kind, run as pass};
 pub use report::Report;
 pub use rule::{PolicyName, Rule};

@@ -3,6 +3,7 @@
 
 use super::executor::{Executor, Task};
 use super::homes::Homes;
+use super::kernel;
 use super::report::{Report, TenantRow};
 use super::rescan;
 use super::rule::Rule;
@@ -11,6 +12,7 @@ use crate::shared::stop::Stop;
 use crate::shared::view::View;
 use crate::shared::who::Who;
 use anyhow::Result;
+use nuksm_ksmfs::Engine;
 use nuksm_model::{Move, NodeShare, Page, Plan, Policy, Sharer};
 use nuksm_pagemap::{Mapping, Outcome, Refusal};
 use nuksm_sysroot::{Root, unless_stopped};
@@ -44,9 +46,10 @@ pub fn run(
     view.warn();
     homes.settle(&mut view.tenants);
     looked(&view, meter.cpu_seconds());
-    let asked = rule.clone();
+    let left_to_kernel = kernel::leaves_nothing(Engine::read(root)?.as_ref(), rule.policy);
+    let (asked, nothing) = (rule.clone(), left_to_kernel.is_some());
     let plan = move || {
-        let planned = plan(&view, &asked);
+        let planned = if nothing { (Plan::default(), None) } else { plan(&view, &asked) };
         (view, planned)
     };
     let (view, (plan, held_back)) =
@@ -60,6 +63,7 @@ pub fn run(
         planned: plan.moves.len() as u64,
         no_room: plan.no_room,
         held_back,
+        left_to_kernel,
         ..Report::default()
     };
     let mut after = view.pages.clone();

@@ -33,6 +33,8 @@ pub struct Report {
     pub no_room: u64,
     /// Why nothing was to move, where it was not known what may.
     pub held_back: Option<String>,
+    /// Why nothing was to move, where the kernel sees to it.
+    pub left_to_kernel: Option<String>,
     /// CPU time of the pass.
     pub cpu_seconds: f64,
     /// Duration of the pass, waiting for `--rate` included.
@@ -91,7 +93,7 @@ impl Report {
                 self.refusals.iter().map(|(reason, pages)| format!("{reason} {pages}")).collect();
             text += &format!("  not moved: {}\n", reasons.join(", "));
         }
-        if let Some(why) = &self.held_back {
+        if let Some(why) = self.held_back.as_ref().or(self.left_to_kernel.as_ref()) {
             text += &format!("  nothing moves: {why}\n");
         }
         if self.interrupted {
@@ -135,6 +137,11 @@ mod tests {
         assert!(Report { merged_pages: 9, ..Report::default() }.is_settled());
         assert!(!Report { planned: 1, moved: 1, ..Report::default() }.is_settled());
         assert!(!Report { no_room: 1, ..Report::default() }.is_settled());
+        let left = Report { left_to_kernel: Some("so".into()), ..Report::default() };
+        assert!(
+            left.is_settled() && left.text().contains("\n  nothing moves: so\n"),
+            "until a counter changes"
+        );
         let held_back = Report { held_back: Some("for this test".into()), ..Report::default() };
         assert!(!held_back.is_settled() && held_back.text().contains("\n  nothing moves: for this test\n"));
     }
