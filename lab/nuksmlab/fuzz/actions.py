@@ -24,6 +24,7 @@ ANY_TIME: dict[str, Sequence[str | int]] = {
     "sleep_millisecs": (0, 1, 20),
     "advisor_mode": ("none", "scan-time"),
     "placement": ("first", "fair", "priority"),
+    "look_cpu_permille": (0, 5, 1000),
 }
 NOTHING_TRACKED: dict[str, Sequence[str | int]] = {
     "merge_across_nodes": (0, 1, 1),
