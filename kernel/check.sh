@@ -90,8 +90,11 @@ compare_code() {
 sparse_says() { # TREE OUTPUT TARGET…
 	local tree=$1 output=$2
 	shift 2
-	{ make_in "$tree" "$output" C=2 "$@" || die 'the compiler stopped'; } 2>&1 |
-		sed -n "s|^.*$(basename "$tree")/\([^:]*\):[0-9]*:[0-9]*: |\1: |p" | sort
+	make_in "$tree" "$output" C=2 "$@" >"$output.log" 2>&1 || {
+		cat "$output.log" >&2
+		die 'the compiler stopped'
+	}
+	sed -n "s|^.*$(basename "$tree")/\([^:]*\):[0-9]*:[0-9]*: |\1: |p" "$output.log" | sort
 }
 
 check_types() {
