@@ -66,7 +66,10 @@ def test_perf_counts_what_a_process_does_between_two_moments() -> None:
             process.stdin.write("\n")
             process.stdin.flush()
             process.stdout.readline()
-            assert end() == {"local": 700, "remote": 0}
+            counted = end()
+            # Pages of its program that were reclaimed meanwhile fault again, too.
+            assert 700 <= counted["local"] < pages
+            assert counted["remote"] == 0
         process.communicate("\n")
 
 
