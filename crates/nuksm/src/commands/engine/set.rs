@@ -36,7 +36,7 @@ pub fn run(root: &Root, ksm: &Ksm, engine: &Engine, args: &EngineSetArgs) -> Res
 
 fn set(root: &Root, ksm: &Ksm, engine: &Engine, args: &EngineSetArgs) -> Result<String> {
     let changes = parse(engine, &args.settings)?;
-    let mut text: String = changes.iter().map(Change::text).collect();
+    let mut text = explain(engine, &changes);
     if args.dry_run {
         if changes.iter().any(|change| change.is_real() && change.setting.needs_idle()) {
             text += &idle_remedy(ksm, &args.settings);
@@ -160,12 +160,22 @@ fn idle_remedy(ksm: &Ksm, settings: &[String]) -> String {
     )
 }
 
+/// What the changes mean, all of them being made.
+fn explain(engine: &Engine, changes: &[Change]) -> String {
+    let looks = changes
+        .iter()
+        .find(|change| change.setting == Setting::LookCpuPermille)
+        .map_or(engine.look_cpu_permille.unwrap_or(0) != 0, |change| change.to != "0");
+    changes.iter().map(|change| change.text(looks)).collect()
+}
+
 impl Change {
     fn is_real(&self) -> bool {
         self.from != self.to
     }
 
-    fn text(&self) -> String {
+    /// What it means where the kernel looks at merged pages, or does not.
+    fn text(&self, looks: bool) -> String {
         let name = self.setting.name();
         if !self.is_real() {
             return format!("{name} is {} already\n", self.to);
@@ -177,10 +187,15 @@ impl Change {
             meaning(self.setting, &self.to)
         );
         if self.setting == Setting::Placement {
-            text += if self.to == "first" {
-                "  pages merged before stay where they are\n"
-            } else {
-                "  pages merged before follow, as the kernel looks at them\n"
+            let policy = if self.to == "priority" { " --policy priority" } else { "" };
+            text += &match (self.to.as_str(), looks) {
+                ("first", _) => "  pages merged before stay where they are\n".to_owned(),
+                (_, true) => "  pages merged before follow, as the kernel looks at them\n".to_owned(),
+                (_, false) => {
+                    format!(
+                        "  pages merged before stay where they are: `nuksm place{policy}` corrects those\n"
+                    )
+                }
             };
         }
         text
@@ -295,10 +310,7 @@ nothing was changed"
 
     #[test]
     fn each_change_is_explained() {
-        let text: String = changes("placement=priority index=checksum kib_per_tree=102400")
-            .iter()
-            .map(Change::text)
-            .collect();
+        let text = explain(&engine(), &changes("placement=priority index=checksum kib_per_tree=102400"));
         let expected = "\
 index is checksum already
 kib_per_tree: 16 -> 102400
@@ -308,6 +320,17 @@ placement: fair -> priority
   pages merged before follow, as the kernel looks at them
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn pages_follow_another_placement_only_if_somebody_looks() {
+        let said = |line: &str| explain(&engine(), &changes(line));
+        assert!(said("placement=first").ends_with("pages merged before stay where they are\n"));
+        let text = said("placement=priority look_cpu_permille=0");
+        assert!(
+            text.ends_with("stay where they are: `nuksm place --policy priority` corrects those\n"),
+            "{text}"
+        );
     }
 
     #[test]
