@@ -41,6 +41,12 @@ def test_trials_run_on_this_machine_itself(tmp_path: Path) -> None:
         assert all(one["answer"]["seconds"] > 0 for one in instances)
 
 
+def faults(pid: int) -> int:
+    """Page faults of a process, by the kernel's own count, see proc(5)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[7]) + int(fields[9])
+
+
 # Real hardware's events are not emulated: the kernel's own take their places.
 @pytest.mark.needs(nodes=2)
 @pytest.mark.anywhere
@@ -62,13 +68,16 @@ def test_perf_counts_what_a_process_does_between_two_moments() -> None:
         assert process.stdin
         assert process.stdout
         process.stdout.readline()
+        before = faults(process.pid)
         with perf.counting(process.pid, ("page-faults", "alignment-faults")) as end:
             process.stdin.write("\n")
             process.stdin.flush()
             process.stdout.readline()
+            at_least = faults(process.pid) - before
             counted = end()
-            # Pages of its program that were reclaimed meanwhile fault again, too.
-            assert 700 <= counted["local"] < pages
+            at_most = faults(process.pid) - before
+            # A few may be its program's own; and it may go on to wait meanwhile.
+            assert 700 <= at_least <= counted["local"] <= at_most < pages
             assert counted["remote"] == 0
         process.communicate("\n")
 
