@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -160,6 +161,40 @@ def test_pages_follow_a_tenant_that_moves(ksm: Ksm, start: StartTenant) -> None:
     stat = process_stat(tenants[0].pid)
     assert stat["ksm_merged_remote"] >= 0.99 * PAGES, "the other one stayed"
     check_intact(tenants)
+
+
+def last_cpu(pid: int) -> int:
+    """Of the process's first thread, see proc(5)."""
+    fields = Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2]
+    return int(fields.split()[36])
+
+
+def test_pages_stay_with_a_tenant_whose_threads_take_turns(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """One runs all the time on a node, and another one now and then on the other."""
+    apart = False
+    while not apart:  # the scheduler may move the one that may run anywhere
+        with numa.running_on(0):
+            tenants = [start(f"vm-{number}", mib=MIB) for number in range(2)]
+        merge(ksm, tenants)
+        pid = tenants[1].pid
+        os.sched_setaffinity(pid, numa.cpus(0) | numa.cpus(1))
+        with reading(tenants[1]):
+            (reader,) = {
+                int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()
+            } - {pid}
+            os.sched_setaffinity(reader, numa.cpus(1))
+            ran_on = set()
+            for _ in range(SOON):
+                tenants[1].command("touch")
+                ran_on.add(last_cpu(pid))
+                look(ksm)
+        apart = ran_on <= numa.cpus(0)
+        stays = share(tenants[1], 0), process_stat(pid)["ksm_merged_remote"]
+        for tenant in tenants:
+            tenant.quit()
+    assert stays == (1, 0)
 
 
 def test_no_page_follows_to_where_its_tenant_wants_no_memory(

@@ -73,11 +73,9 @@ def test_perf_counts_what_a_process_does_between_two_moments() -> None:
             process.stdin.write("\n")
             process.stdin.flush()
             process.stdout.readline()
-            at_least = faults(process.pid) - before
             counted = end()
-            at_most = faults(process.pid) - before
-            # A few may be its program's own; and it may go on to wait meanwhile.
-            assert 700 <= at_least <= counted["local"] <= at_most < pages
+            # A few may be its program's own, or, by the kernel's count, the kernel's.
+            assert 700 <= counted["local"] <= faults(process.pid) - before < pages
             assert counted["remote"] == 0
         process.communicate("\n")
 

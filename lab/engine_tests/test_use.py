@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import numa, stress
+from nuksmlab import numa, stress, wait
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import Spec, StartTenant, Tenant
@@ -44,9 +44,9 @@ def tenant(start: StartTenant) -> Tenant:
     return start("alone", NODE, mib=MIB, equal=0, private=100)
 
 
-def frames(tenant: Tenant) -> list[int]:
-    first = int(tenant.facts["private_at"], 16)
-    return model.frames(tenant.pid, first, int(tenant.facts["private"]))
+def frames(tenant: Tenant, kind: str = "private") -> list[int]:
+    first = int(tenant.facts[f"{kind}_at"], 16)
+    return model.frames(tenant.pid, first, int(tenant.facts[kind]))
 
 
 def mark_idle(pages: list[int]) -> None:
@@ -85,6 +85,27 @@ def test_pages_that_nobody_read_are_idle(ksm: Ksm, tenant: Tenant) -> None:
     mark_idle(pages)
     ksm.scan_once()
     assert idle(pages) == len(pages)
+
+
+def test_merged_pages_are_idle_until_they_are_read(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """Looks clear their accessed bits, and have to tell."""
+
+    def look() -> None:
+        goal = ksm.read("looks") + 2
+        wait.until(lambda: ksm.read("looks") >= goal, lambda: f"look {goal}")
+
+    tenants = [start(f"vm-{number}", NODE, mib=MIB) for number in range(2)]
+    ksm.write("look_cpu_permille", 1000)
+    ksm.merge(2 * PAGES)
+    pages = frames(tenants[0], "equal")
+    mark_idle(pages)
+    look()
+    assert idle(pages) == PAGES
+    tenants[0].command("touch")
+    look()
+    assert idle(pages) == 0
 
 
 @pytest.fixture
