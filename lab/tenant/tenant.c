@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -343,6 +344,17 @@ static void do_again(struct memory *memory, const char *list)
 	answer("ok pages=%zu", pages);
 }
 
+/* Says that it does not need its equal pages' contents any more: they may be lost. */
+static void do_free(struct memory *memory)
+{
+	const struct pages *pages = &memory->class[CLASS_EQUAL];
+
+	if (madvise(pages->base, pages->count * PAGE_BYTES, MADV_FREE))
+		answer("error free: %s", strerror(errno));
+	else
+		answer("ok pages=%zu", pages->count);
+}
+
 static void do_stack(struct memory *memory, const char *text)
 {
 	size_t wanted = strtoul(text, NULL, 10);
@@ -387,6 +399,8 @@ static bool obey(struct memory *memory, char *line)
 		do_fork(memory);
 	} else if (!strcmp(command, "lend")) {
 		do_lend(memory, argument);
+	} else if (!strcmp(command, "free")) {
+		do_free(memory);
 	} else if (!strcmp(command, "stack")) {
 		do_stack(memory, argument);
 	} else if (!strcmp(command, "quit")) {
