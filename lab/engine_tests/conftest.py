@@ -16,6 +16,7 @@ DEFAULTS = {
     "kib_per_tree": "16",
     "placement": "fair",
     "look_cpu_permille": "5",
+    "replica_percent": "0",
 }
 
 
@@ -66,3 +67,13 @@ def swap() -> Iterator[Path]:
     yield Path(device.device)
     device.off()
     stress.put(Path("/sys/block/zram0/reset"), 1)
+
+
+@pytest.fixture
+def wide_watermarks() -> Iterator[None]:
+    """So many MiB from one watermark to the next that a node can stay between."""
+    knob = Path("/proc/sys/vm/min_free_kbytes")
+    before = knob.read_text()
+    knob.write_text(str(128 << 10))
+    yield
+    knob.write_text(before)

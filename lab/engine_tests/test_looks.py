@@ -3,49 +3,20 @@
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from nuksmlab import numa, policy, stress, wait
 from nuksmlab.ksm import Ksm, process_stat
+from nuksmlab.looks import SOON, look, look_until_seen, reading
 from nuksmlab.tenant import StartTenant, Tenant
 
 pytestmark = pytest.mark.needs(nodes=2)
 
 MIB = 2
 PAGES = MIB * 256
-
-# Of looks that saw a tenant use its pages: within these they have followed.
-SOON = 10
-
-
-@contextmanager
-def reading(tenant: Tenant) -> Iterator[None]:
-    """It reads a word of each page again and again, on its node."""
-    tenant.command("churn read")
-    yield
-    tenant.command("churn stop")
-
-
-def used(ksm: Ksm) -> int:
-    return ksm.read("used_local") + ksm.read("used_remote")
-
-
-def look(ksm: Ksm) -> int:
-    """Waits for the end of a look, and tells how many mappings it saw used."""
-    before, goal = used(ksm), ksm.read("looks") + 1
-    wait.until(lambda: ksm.read("looks") >= goal, lambda: f"look {goal}", poll=0.02)
-    return used(ksm) - before
-
-
-def look_until_seen(ksm: Ksm, looks: int) -> None:
-    """Until so many looks saw most of its pages used: a slow machine takes more."""
-    seen = 0
-    while seen < looks:
-        seen += look(ksm) >= 0.9 * PAGES
 
 
 def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
@@ -77,7 +48,7 @@ def pair(ksm: Ksm, start: StartTenant) -> list[Tenant]:
 def test_pages_follow_who_uses_them(ksm: Ksm, pair: list[Tenant]) -> None:
     for user in (1, 0):
         with reading(pair[user]):
-            look_until_seen(ksm, SOON)
+            look_until_seen(ksm, SOON, PAGES)
         assert share(pair[user], user) >= 0.99
     check_intact(pair)
 
@@ -88,7 +59,7 @@ def test_pages_follow_a_newcomer_that_uses_them(ksm: Ksm, start: StartTenant) ->
     hot = start("hot", 1, mib=MIB)
     with reading(hot):
         merge(ksm, [*cold, hot])
-        look_until_seen(ksm, SOON)
+        look_until_seen(ksm, SOON, PAGES)
     assert share(hot, 1) >= 0.99
     check_intact([*cold, hot])
 
@@ -97,16 +68,16 @@ def test_pages_that_both_use_are_shared_as_the_policy_says(
     ksm: Ksm, pair: list[Tenant]
 ) -> None:
     with reading(pair[1]):
-        look_until_seen(ksm, SOON)
+        look_until_seen(ksm, SOON, PAGES)
     with reading(pair[0]), reading(pair[1]):
-        look_until_seen(ksm, SOON)
+        look_until_seen(ksm, SOON, PAGES)
     found = [share(pair[0], node) for node in (0, 1)]
     assert policy.off_by_more_than_chance(found, [0.5, 0.5], PAGES) is None
 
 
 def test_nothing_moves_while_nothing_changes(ksm: Ksm, pair: list[Tenant]) -> None:
     with reading(pair[1]):
-        look_until_seen(ksm, SOON)
+        look_until_seen(ksm, SOON, PAGES)
         moved = ksm.read("migrated")
         for _ in range(SOON):
             look(ksm)
@@ -206,7 +177,7 @@ def test_no_page_follows_to_where_its_tenant_wants_no_memory(
     for tenant in tenants:
         os.sched_setaffinity(tenant.pid, numa.cpus(1))
     with reading(tenants[0]), reading(tenants[1]):
-        look_until_seen(ksm, SOON)
+        look_until_seen(ksm, SOON, PAGES)
     assert [share(tenant, 0) for tenant in tenants] == [1, 1]
     assert process_stat(tenants[1].pid)["ksm_merged_remote"] == 0
 

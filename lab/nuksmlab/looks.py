@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""nuksmd's looks at merged pages, which tests wait for."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nuksmlab import wait
+from nuksmlab.ksm import Ksm
+from nuksmlab.tenant import Tenant
+
+# Of looks that saw a tenant use its pages: within these they have followed.
+SOON = 10
+
+
+@contextmanager
+def reading(tenant: Tenant) -> Iterator[None]:
+    """It reads a word of each page again and again, on its node."""
+    tenant.command("churn read")
+    yield
+    tenant.command("churn stop")
+
+
+def used(ksm: Ksm) -> int:
+    """Mappings that looks saw used so far."""
+    return ksm.read("used_local") + ksm.read("used_remote")
+
+
+def look(ksm: Ksm) -> int:
+    """Waits for the end of a look, and tells how many mappings it saw used."""
+    before, goal = used(ksm), ksm.read("looks") + 1
+    wait.until(lambda: ksm.read("looks") >= goal, lambda: f"look {goal}", poll=0.02)
+    return used(ksm) - before
+
+
+def look_until_seen(ksm: Ksm, looks: int, pages: int) -> None:
+    """Until so many looks saw most of `pages` used: a slow machine takes more."""
+    seen = 0
+    while seen < looks:
+        seen += look(ksm) >= 0.9 * pages
