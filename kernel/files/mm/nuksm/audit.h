@@ -19,6 +19,7 @@
 struct nuksm_audit {
 	long shared[MAX_NUMNODES];
 	long sharing[MAX_NUMNODES];
+	long replicas[MAX_NUMNODES];
 	long chains;
 	long dups;
 	long items;
@@ -56,6 +57,9 @@ static void nuksm_audit_node(struct seq_file *m, struct nuksm_audit *audit,
 	if (len) {
 		audit->shared[nid]++;
 		audit->sharing[nid] += len - 1;
+#ifdef CONFIG_NUKSM_PLACEMENT
+		audit->replicas[nid] += stable_node->replica;
+#endif
 	}
 }
 
@@ -167,6 +171,9 @@ static void nuksm_audit_sums(struct seq_file *m, struct nuksm_audit *audit)
 		nuksm_compare_counts(m, audit, "pages_sharing_by_node", nid,
 				     atomic_long_read(&nuksm_node_counts[nid].sharing),
 				     audit->sharing[nid]);
+		nuksm_compare_counts(m, audit, "replicas_by_node", nid,
+				     atomic_long_read(&nuksm_node_counts[nid].replicas),
+				     audit->replicas[nid]);
 #endif
 	}
 	nuksm_compare_counts(m, audit, "pages_shared", 0, ksm_pages_shared, shared);

@@ -15,6 +15,16 @@
 /* Pages of the stable trees that have lost their last sharer since these were pruned. */
 static unsigned long nuksm_orphans;
 
+/* What a chain has of nuKSM is that of its pages. */
+static void nuksm_begin_chain(struct ksm_stable_node *chain,
+			      const struct ksm_stable_node *dup)
+{
+	chain->checksum = dup->checksum;
+#ifdef CONFIG_NUKSM_PLACEMENT
+	chain->replica = dup->replica;
+#endif
+}
+
 static void nuksm_count_orphan(const struct ksm_stable_node *stable_node)
 {
 	nuksm_orphans += hlist_empty(&stable_node->hlist);
@@ -55,6 +65,9 @@ static void nuksm_count_sharer(const struct ksm_rmap_item *rmap_item, int nid,
 	struct nuksm_node_count *count = &nuksm_node_counts[nid];
 
 	atomic_long_add(n, first ? &count->shared : &count->sharing);
+	/* data_race() as who holds ksm_thread_mutex may change the bits beside it */
+	if (first && data_race((bool)rmap_item->head->replica))
+		atomic_long_add(n, &count->replicas);
 	nuksm_count_local(rmap_item, nid, n);
 }
 
@@ -178,6 +191,7 @@ static void nuksm_all_left(const struct ksm_stable_node *stable_node)
 	int nid = pfn_to_nid(stable_node->kpfn);
 	struct ksm_rmap_item *rmap_item;
 
+	nuksm_ask_no_more(stable_node);
 	hlist_for_each_entry(rmap_item, &stable_node->hlist, hlist) {
 		nuksm_count_sharer(rmap_item, nid, !rmap_item->hlist.next, -1);
 		nuksm_mark_left(rmap_item);

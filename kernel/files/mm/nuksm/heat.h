@@ -47,6 +47,37 @@ struct nuksm_looks {
 
 static struct nuksm_looks nuksm_looks;
 
+/* KSM's lock is held for so much CPU time at once. */
+#define NUKSM_HOLDS_MS		100
+
+/* So many mappings are gone through before those who wait for the mmap_lock have their turn. */
+#define NUKSM_LOOKED_AT_ONCE	64
+
+/**
+ * struct nuksm_question - a page that is to be asked where it belongs
+ * @stable_node: of the page
+ * @strictly: even if nobody uses it, and at once
+ */
+struct nuksm_question {
+	struct ksm_stable_node *stable_node;
+	bool strictly;
+};
+
+/* Those that one process's mappings have led to, until they are asked. */
+static struct nuksm_question nuksm_questions[NUKSM_LOOKED_AT_ONCE];
+static unsigned int nuksm_asked_now;
+
+/* @stable_node is about to be freed: nobody asks it. */
+static void nuksm_ask_no_more(const struct ksm_stable_node *stable_node)
+{
+	unsigned int i;
+
+	for (i = 0; i < nuksm_asked_now; i++) {
+		if (nuksm_questions[i].stable_node == stable_node)
+			nuksm_questions[i].stable_node = NULL;
+	}
+}
+
 /* nuksmd waits for ksm_thread_mutex, and ksmd for nuksmd to have got it. */
 static bool nuksm_wants_turn;
 static DECLARE_WAIT_QUEUE_HEAD(nuksm_turn);

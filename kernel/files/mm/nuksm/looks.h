@@ -39,11 +39,12 @@
 /* What was used when a look took longer than this may have been so at any time: not noted. */
 #define NUKSM_LOOK_MOST_MS	1000
 
-/* KSM's lock is held for so much CPU time at once. */
-#define NUKSM_LOOK_HOLDS_MS	100
+/* Between two parts of folding replicas. */
+#define NUKSM_FOLD_PAUSE_MS	10
 
-/* So many mappings are gone through before those who wait for the mmap_lock have their turn. */
-#define NUKSM_LOOKED_AT_ONCE	64
+/* From one folding to the next, in jiffies. */
+#define NUKSM_FOLD_EVERY	((unsigned long)HZ)
+#define NUKSM_FOLD_AT_LEAST_EVERY	(64UL * HZ)
 
 /*
  * One look moves no more pages than these, fewer of those that are dear; and its second
@@ -161,16 +162,6 @@ static bool nuksm_rehome(struct ksm_rmap_item *item, struct vm_area_struct *vma,
 	folio_unlock(folio);
 	return moved;
 }
-
-/**
- * struct nuksm_question - a page that is to be asked where it belongs
- * @stable_node: of the page
- * @strictly: even if nobody uses it, and at once
- */
-struct nuksm_question {
-	struct ksm_stable_node *stable_node;
-	bool strictly;
-};
 
 /* Notes what a look saw of a mapping, unless it took too long to come back to it. */
 static void nuksm_note_use_of(struct ksm_rmap_item *item, bool touched, int nid)
@@ -312,19 +303,78 @@ static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stal
 	return n;
 }
 
+/*
+ * The page was looked at: does it belong where it is? One that nobody uses stays on any
+ * node of its sharers, unless it is asked @strictly; if there is no room then, ksmd asks
+ * again. Otherwise it has to belong elsewhere two times in a row: until the second time all
+ * of its sharers have been looked at, who may have begun or stopped to use it together.
+ *
+ * One that waits to be asked in ksmd's next scan, for instance as it could not be moved, is
+ * left to that. It is ksmd, too, that counts how often a page is asked and moved in a scan;
+ * looks are too rare for that to matter, as it takes several of them to see that use has
+ * changed.
+ *
+ * Returns what trying to move it cost, in moves of pages that are easy to find.
+ *
+ * Context: no mmap_lock and no folio lock held. @stable_node may be gone then.
+ */
+static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
+					  bool strictly)
+{
+	unsigned long kpfn = READ_ONCE(stable_node->kpfn);
+	int here = pfn_to_nid(kpfn), nid, wanted, err;
+	bool was_elsewhere, waits;
+	unsigned int cost;
+
+	waits = READ_ONCE(stable_node->again) || nuksm_is_given_up(stable_node);
+	if (waits && !stable_node->replica)
+		return 0;
+	nuksm_ask_sharers(stable_node);
+	/* By now it may be scan order that decides */
+	if (nuksm_ballot.placement == NUKSM_FIRST)
+		return 0;
+	if (nuksm_tend(stable_node))
+		return 1;
+	if (waits)
+		return 0;
+	was_elsewhere = stable_node->elsewhere;
+	stable_node->elsewhere = false;
+	if (!strictly && nuksm_ballot.placement == NUKSM_FAIR &&
+	    nuksm_ballot.hottest == NUKSM_COLD &&
+	    test_bit(here, nuksm_ballot.nodes))
+		return 0;
+	nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_LOOKED,
+			    &wanted);
+	if (nid == NUMA_NO_NODE)
+		return 0;
+	if (nid == here) {
+		if (nid != wanted && strictly)
+			nuksm_want_asked(stable_node);
+		return 0;
+	}
+	if (!strictly && !was_elsewhere) {
+		stable_node->elsewhere = true;
+		return 0;
+	}
+	nuksm_window(NUKSM_WINDOW_MOVE);
+	err = nuksm_move(stable_node, nid, &cost);
+	if (err && err != -ENOENT)
+		nuksm_want_asked(stable_node);
+	return cost;
+}
+
 /* What two mappings ask is asked once: by then there may be no such page. */
-static void nuksm_add_question(struct nuksm_question *questions,
-			       unsigned int *asked, struct nuksm_question question)
+static void nuksm_add_question(struct nuksm_question question)
 {
 	unsigned int i;
 
-	for (i = 0; i < *asked; i++) {
-		if (questions[i].stable_node == question.stable_node) {
-			questions[i].strictly |= question.strictly;
+	for (i = 0; i < nuksm_asked_now; i++) {
+		if (nuksm_questions[i].stable_node == question.stable_node) {
+			nuksm_questions[i].strictly |= question.strictly;
 			return;
 		}
 	}
-	questions[(*asked)++] = question;
+	nuksm_questions[nuksm_asked_now++] = question;
 }
 
 /* Has the second half moved enough, or taken long enough? */
@@ -337,11 +387,10 @@ static bool nuksm_look_is_over(const struct nuksm_looks *at)
 /* Looks at their bits again, and asks the pages where they belong. */
 static unsigned int nuksm_end_some(struct nuksm_looks *at)
 {
-	static struct nuksm_question questions[NUKSM_LOOKED_AT_ONCE];
 	struct mm_struct *mm = at->mm;
 	bool locked = mmap_read_trylock(mm);
 	struct nuksm_question question;
-	unsigned int n, i, asked = 0;
+	unsigned int n, i;
 
 	for (n = 0; at->item && n < NUKSM_LOOKED_AT_ONCE; n++) {
 		struct ksm_rmap_item *item = at->item;
@@ -350,19 +399,22 @@ static unsigned int nuksm_end_some(struct nuksm_looks *at)
 		prefetch(at->item);
 		if ((item->address & STABLE_FLAG) &&
 		    nuksm_end_look(item, locked, &question))
-			nuksm_add_question(questions, &asked, question);
+			nuksm_add_question(question);
 	}
 	if (locked)
 		mmap_read_unlock(mm);
-	/* Asking one of them leaves the others where they are in the trees */
-	for (i = 0; i < asked && !nuksm_look_is_over(at); i++)
-		at->moves -= min(at->moves,
-				 nuksm_place_looked_at(questions[i].stable_node,
-						       questions[i].strictly));
-	for (; i < asked; i++) {
-		if (questions[i].strictly)
-			nuksm_want_asked(questions[i].stable_node);
+	for (i = 0; i < nuksm_asked_now; i++) {
+		question = nuksm_questions[i];
+		if (!question.stable_node) /* gone, as another one was asked */
+			continue;
+		if (!nuksm_look_is_over(at))
+			at->moves -= min(at->moves,
+					 nuksm_place_looked_at(question.stable_node,
+							       question.strictly));
+		else if (question.strictly)
+			nuksm_want_asked(question.stable_node);
 	}
+	nuksm_asked_now = 0;
 	return n;
 }
 
@@ -428,7 +480,7 @@ static unsigned long nuksm_look_begins(u64 most_ns)
 /* Part of the second half. Returns whether there is more of it. */
 static bool nuksm_look_goes_on(unsigned long *n)
 {
-	u64 until = task_sched_runtime(current) + NUKSM_LOOK_HOLDS_MS * NSEC_PER_MSEC;
+	u64 until = task_sched_runtime(current) + NUKSM_HOLDS_MS * NSEC_PER_MSEC;
 
 	do {
 		if (!nuksm_looks.item && !nuksm_next_process(&nuksm_looks)) {
@@ -483,7 +535,7 @@ static void nuksm_look(u64 most_ns)
 	looks = nuksm_looks_now();
 	if (looks)
 		n = nuksm_look_begins(min(most_ns / 2,
-					  NUKSM_LOOK_HOLDS_MS * NSEC_PER_MSEC));
+					  NUKSM_HOLDS_MS * NSEC_PER_MSEC));
 	mutex_unlock(&ksm_thread_mutex);
 	if (!looks)
 		return;
@@ -506,11 +558,53 @@ static unsigned long nuksm_look_pause(u64 took, unsigned int permille)
 	       get_random_u32_below(msecs_to_jiffies(NUKSM_LOOK_CHANCE_MS));
 }
 
+/*
+ * Folds the replicas that have to be, and tells those who wait for their memory. Returns how
+ * long what is left of them is left alone, in jiffies: each time twice as long, if that was
+ * in vain.
+ */
+static unsigned long nuksm_fold(unsigned long pause)
+{
+	unsigned long folded = nuksm_replica_stats.folded;
+	bool more = true;
+
+	nuksm_begin_folding();
+	while (more && nuksm_replicas() && nuksm_take_turn()) {
+		more = nuksm_fold_some();
+		mutex_unlock(&ksm_thread_mutex);
+		if (more)
+			schedule_timeout_idle(msecs_to_jiffies(NUKSM_FOLD_PAUSE_MS));
+	}
+	WRITE_ONCE(nuksm_folds, nuksm_folds + 1);
+	wake_up(&nuksm_folded);
+	if (nuksm_replica_stats.folded != folded || !nuksm_replicas())
+		return NUKSM_FOLD_EVERY;
+	return min(2 * pause, NUKSM_FOLD_AT_LEAST_EVERY);
+}
+
+/* Is it time to fold some? */
+static bool nuksm_must_fold(unsigned long from)
+{
+	return time_after_eq(jiffies, from) &&
+	       (nuksm_is_short() || (nuksm_replicas() && nuksm_folds_all()));
+}
+
+/* How long nuksmd sleeps until @end, in jiffies: replicas may have to go meanwhile. */
+static long nuksm_sleeps(unsigned long end)
+{
+	long left = max_t(long, 1, end - jiffies);
+
+	return nuksm_replicas() ?
+		       min_t(long, left, msecs_to_jiffies(NUKSM_LOOK_EVERY_MS)) : left;
+}
+
 /* Looks, and sleeps for as long as that has to last. */
 static int nuksm_look_thread(void *unused)
 {
-	unsigned long ended = jiffies, pause;
+	unsigned long ended = jiffies, folded = jiffies, pause;
+	unsigned long fold_pause = NUKSM_FOLD_EVERY;
 	u64 took = 0;
+	long woken;
 
 	set_freezable();
 	set_user_nice(current, 5);
@@ -519,10 +613,16 @@ static int nuksm_look_thread(void *unused)
 		unsigned int permille = READ_ONCE(nuksm_look_permille);
 
 		pause = nuksm_look_pause(took, permille ?: 1);
-		if (wait_event_freezable_timeout(nuksm_look_wait,
-						 kthread_should_stop() ||
-						 permille != READ_ONCE(nuksm_look_permille),
-						 max_t(long, 1, ended + pause - jiffies)))
+		woken = wait_event_freezable_timeout(nuksm_look_wait,
+						     kthread_should_stop() ||
+						     nuksm_must_fold(folded + fold_pause) ||
+						     permille != READ_ONCE(nuksm_look_permille),
+						     nuksm_sleeps(ended + pause));
+		if (nuksm_must_fold(folded + fold_pause)) {
+			fold_pause = nuksm_fold(fold_pause);
+			folded = jiffies;
+		}
+		if (woken || time_before(jiffies, ended + pause))
 			continue;
 		/*
 		 * Where processors set no accessed bits, each that is cleared would cost a
@@ -539,15 +639,18 @@ static int nuksm_look_thread(void *unused)
 		}
 		ended = jiffies;
 		wait_event_freezable(ksm_thread_wait,
-				     ksmd_should_run() || kthread_should_stop());
+				     ksmd_should_run() || nuksm_replicas() ||
+				     kthread_should_stop());
 	}
 	return 0;
 }
 
 static void __init nuksm_looks_init(void)
 {
-	if (nr_node_ids > 1 &&
-	    IS_ERR(kthread_run(nuksm_look_thread, NULL, "nuksmd")))
+	if (nr_node_ids < 2)
+		return;
+	nuksm_replicas_init();
+	if (IS_ERR(kthread_run(nuksm_look_thread, NULL, "nuksmd")))
 		pr_err("ksm: creating nuksm's kthread failed: nothing is looked at\n");
 }
 

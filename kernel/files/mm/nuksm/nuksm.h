@@ -286,12 +286,28 @@ struct nuksm_look_stats {
  * struct nuksm_node_count - merged pages on a node
  * @shared: pages, as in pages_shared
  * @sharing: mappings beyond each page's first, as in pages_sharing
+ * @replicas: those of @shared that are copies for this node
+ * @unwanted: so many of these are to be given back, as memory is short
+ * @none_until: when new ones may be made, in seconds since boot
  *
  * Change under the lock of the page concerned.
  */
 struct nuksm_node_count {
 	atomic_long_t shared;
 	atomic_long_t sharing;
+	atomic_long_t replicas;
+	atomic_long_t unwanted;
+	time64_t none_until;
+};
+
+/**
+ * struct nuksm_replica_stats - counted by nuksmd alone
+ * @made: copies of merged pages made for a node
+ * @folded: those whose sharers went back to another page
+ */
+struct nuksm_replica_stats {
+	unsigned long made;
+	unsigned long folded;
 };
 
 /* Bits of the number of a node in struct ksm_rmap_item. */
@@ -312,6 +328,9 @@ extern struct nuksm_look_stats nuksm_look_stats;
 extern unsigned int nuksm_look_permille;
 /* Set when the rule has changed: for the next round of looks */
 extern int nuksm_replaces;
+extern struct nuksm_replica_stats nuksm_replica_stats;
+/* Of what merging saves, for replicas */
+extern unsigned int nuksm_replica_percent;
 /* Where nuksmd waits for its next look, or for another setting */
 extern wait_queue_head_t nuksm_look_wait;
 extern struct nuksm_node_count nuksm_node_counts[MAX_NUMNODES];
@@ -322,6 +341,12 @@ u32 nuksm_lot(struct page *page);
 u8 nuksm_heat(struct folio *folio, bool touched, bool young);
 int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
 		  unsigned long kpfn, enum nuksm_asker asker, int *wanted);
+bool nuksm_takes_replica(int nid);
+bool nuksm_payer_is_limited(struct folio *folio);
+bool nuksm_may_pay(struct mm_struct *mm);
+unsigned long nuksm_replicas(void);
+void nuksm_trace_replica(const struct folio *from, const struct folio *to,
+			 unsigned int sharers);
 bool nuksm_can_be_moved(struct folio *folio);
 bool nuksm_all_are_found(struct folio *folio);
 bool nuksm_is_mover(void);

@@ -351,6 +351,18 @@ static void heat_follows_use_and_keeps_from_changing(struct kunit *test)
 			NUKSM_COLD);
 }
 
+static void replicas_take_what_they_may(struct kunit *test)
+{
+	KUNIT_EXPECT_TRUE(test, nuksm_may_replicate(0, 0, 0));
+	KUNIT_EXPECT_FALSE(test, nuksm_may_replicate(1, 0, 100));
+	KUNIT_EXPECT_FALSE(test, nuksm_may_replicate(1, 1000, 0));
+	KUNIT_EXPECT_TRUE(test, nuksm_may_replicate(50, 1000, 5));
+	KUNIT_EXPECT_FALSE(test, nuksm_may_replicate(51, 1000, 5));
+	KUNIT_EXPECT_TRUE(test, nuksm_may_replicate(1000, 1000, 100));
+	/* 16 TiB */
+	KUNIT_EXPECT_FALSE(test, nuksm_may_replicate(U32_MAX, U32_MAX, 99));
+}
+
 #ifdef CONFIG_NUKSM_PLACEMENT
 /* What is known of one lot says nothing of the next. */
 static void lots_follow_from_the_whole_content(struct kunit *test)
@@ -390,6 +402,7 @@ static struct kunit_case nuksm_cases[] = {
 	KUNIT_CASE(what_cannot_be_on_a_node_goes_to_the_others),
 	KUNIT_CASE(who_comes_takes_and_moves_nothing_else),
 	KUNIT_CASE(heat_follows_use_and_keeps_from_changing),
+	KUNIT_CASE(replicas_take_what_they_may),
 #ifdef CONFIG_NUKSM_PLACEMENT
 	KUNIT_CASE(lots_follow_from_the_whole_content),
 #endif

@@ -35,6 +35,10 @@ struct nuksm_placement_stats nuksm_placement_stats;
 
 unsigned int nuksm_look_permille = 5;
 
+unsigned int nuksm_replica_percent;
+
+struct nuksm_replica_stats nuksm_replica_stats;
+
 int nuksm_replaces;
 
 DECLARE_WAIT_QUEUE_HEAD(nuksm_look_wait);
@@ -339,6 +343,90 @@ int nuksm_migrate(struct folio *folio, int nid)
 }
 
 /**
+ * nuksm_takes_replica - could this node take a copy of a merged page?
+ * @nid: the node
+ *
+ * Return: whether it has room for it, memory was not short there lately, and it is fast
+ * enough to be worth it.
+ */
+bool nuksm_takes_replica(int nid)
+{
+	return node_is_toptier(nid) && has_room(nid) &&
+	       ktime_get_seconds() >= READ_ONCE(nuksm_node_counts[nid].none_until);
+}
+
+/* Has the cgroup, or one above it, a limit? */
+static bool is_limited(struct mem_cgroup *memcg)
+{
+	for (; memcg; memcg = parent_mem_cgroup(memcg)) {
+		if (READ_ONCE(memcg->memory.max) < PAGE_COUNTER_MAX ||
+		    READ_ONCE(memcg->memory.high) < PAGE_COUNTER_MAX)
+			return true;
+	}
+	return false;
+}
+
+/**
+ * nuksm_may_pay - may a process's memory cgroup pay for a copy of a merged page?
+ * @mm: of the process; the caller keeps the structure
+ *
+ * Return: whether it has no limit, which it might reach because of that. One that has
+ * ended has no cgroup any more.
+ */
+bool nuksm_may_pay(struct mm_struct *mm)
+{
+	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(mm);
+	bool limited = is_limited(memcg);
+
+	mem_cgroup_put(memcg);
+	return !limited && rcu_access_pointer(mm->owner);
+}
+
+/**
+ * nuksm_payer_is_limited - has the memory cgroup that pays for a page a limit?
+ * @folio: the page, locked
+ *
+ * Return: whether it or one above it has.
+ */
+bool nuksm_payer_is_limited(struct folio *folio)
+{
+	bool limited;
+
+	rcu_read_lock();
+	limited = is_limited(folio_memcg(folio));
+	rcu_read_unlock();
+	return limited;
+}
+
+/**
+ * nuksm_replicas - how many replicas there are
+ *
+ * Return: their number, on all nodes.
+ */
+unsigned long nuksm_replicas(void)
+{
+	long replicas = 0;
+	int nid;
+
+	for_each_online_node(nid)
+		replicas += atomic_long_read(&nuksm_node_counts[nid].replicas);
+	return max(replicas, 0L);
+}
+
+/**
+ * nuksm_trace_replica - tell that sharers of one page share another one now
+ * @from: the page
+ * @to: the other one, of the same content
+ * @sharers: how many
+ */
+void nuksm_trace_replica(const struct folio *from, const struct folio *to,
+			 unsigned int sharers)
+{
+	trace_nuksm_replica(folio_pfn((struct folio *)from), folio_nid(from),
+			    folio_pfn((struct folio *)to), folio_nid(to), sharers);
+}
+
+/**
  * nuksm_prefer_node - where memory for the current task's faults comes from
  * @nid: the node to prefer, or NUMA_NO_NODE for what the task itself wants
  *
@@ -452,6 +540,27 @@ static ssize_t look_cpu_permille_store(struct kobject *kobj,
 	return count;
 }
 
+static ssize_t replica_percent_show(struct kobject *kobj,
+				    struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", READ_ONCE(nuksm_replica_percent));
+}
+
+static ssize_t replica_percent_store(struct kobject *kobj,
+				     struct kobj_attribute *attr,
+				     const char *buf, size_t count)
+{
+	unsigned int percent;
+	int err = kstrtouint(buf, 10, &percent);
+
+	if (err)
+		return err;
+	if (percent > 100)
+		return -EINVAL;
+	WRITE_ONCE(nuksm_replica_percent, percent);
+	return count;
+}
+
 #define STATS	nuksm_placement_stats
 
 static NUKSM_COUNTER(placed_hot, STATS.placed[NUKSM_BY_HEAT]);
@@ -466,6 +575,8 @@ static NUKSM_COUNTER(look_cpu_us, nuksm_look_stats.cpu_us);
 static NUKSM_COUNTER(look_round_ms, nuksm_look_stats.round_ms);
 static NUKSM_COUNTER(used_local, nuksm_look_stats.used_local);
 static NUKSM_COUNTER(used_remote, nuksm_look_stats.used_remote);
+static NUKSM_COUNTER(replicas_made, nuksm_replica_stats.made);
+static NUKSM_COUNTER(replicas_folded, nuksm_replica_stats.folded);
 
 /* The nodes that have any, as in numa_maps: N0=123 N1=456 */
 static ssize_t show_by_node(char *buf, size_t offset)
@@ -496,7 +607,17 @@ static ssize_t pages_sharing_by_node_show(struct kobject *kobj,
 	return show_by_node(buf, offsetof(struct nuksm_node_count, sharing));
 }
 
+static ssize_t replicas_by_node_show(struct kobject *kobj,
+				     struct kobj_attribute *attr, char *buf)
+{
+	return show_by_node(buf, offsetof(struct nuksm_node_count, replicas));
+}
+
 static struct kobj_attribute placement_attr = __ATTR_RW(placement);
+static struct kobj_attribute replica_percent_attr = __ATTR_RW(replica_percent);
+/* For root, as counters are */
+static struct kobj_attribute replicas_by_node_attr =
+	__ATTR(replicas_by_node, 0400, replicas_by_node_show, NULL);
 static struct kobj_attribute look_cpu_permille_attr = __ATTR_RW(look_cpu_permille);
 static struct kobj_attribute pages_shared_by_node_attr =
 	__ATTR_RO(pages_shared_by_node);
@@ -518,6 +639,10 @@ static struct attribute *placement_attrs[] = {
 	&look_round_ms_counter.attr.attr,
 	&used_local_counter.attr.attr,
 	&used_remote_counter.attr.attr,
+	&replica_percent_attr.attr,
+	&replicas_made_counter.attr.attr,
+	&replicas_folded_counter.attr.attr,
+	&replicas_by_node_attr.attr,
 	&pages_shared_by_node_attr.attr,
 	&pages_sharing_by_node_attr.attr,
 	NULL,

@@ -191,3 +191,17 @@ u8 nuksm_heat_of_looks(u8 looks, u8 before)
 		return NUKSM_TOUCHED;
 	return looks ? before : NUKSM_COLD;
 }
+
+/**
+ * nuksm_may_replicate - may there be so many replicas?
+ * @replicas: how many, in pages
+ * @saved: what merging would save without them, in pages
+ * @percent: of that which they may take
+ *
+ * Return: whether they fit into the budget.
+ */
+bool nuksm_may_replicate(unsigned long replicas, unsigned long saved,
+			 unsigned int percent)
+{
+	return (u64)replicas * 100 <= (u64)saved * percent;
+}

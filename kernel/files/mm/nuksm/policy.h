@@ -98,7 +98,7 @@ struct nuksm_ballot {
 #define NUKSM_HOT_LOOKS		4
 
 /* A lot has so many bits. */
-#define NUKSM_LOT_BITS		16
+#define NUKSM_LOT_BITS		15
 
 void nuksm_ballot_open(struct nuksm_ballot *ballot,
 		       enum nuksm_placement placement);
@@ -108,5 +108,7 @@ int nuksm_ballot_pick(const struct nuksm_ballot *ballot, u32 lot,
 		      const unsigned long *barred);
 enum nuksm_reason nuksm_ballot_reason(const struct nuksm_ballot *ballot);
 u8 nuksm_heat_of_looks(u8 looks, u8 before);
+bool nuksm_may_replicate(unsigned long replicas, unsigned long saved,
+			 unsigned int percent);
 
 #endif /* _MM_NUKSM_POLICY_H */

@@ -482,59 +482,14 @@ static void nuksm_place_asked(void)
 		nuksm_in_vain(stable_node);
 }
 
-/*
- * The page was looked at: does it belong where it is? One that nobody uses stays on any
- * node of its sharers, unless it is asked @strictly; if there is no room then, ksmd asks
- * again. Otherwise it has to belong elsewhere two times in a row: until the second time all
- * of its sharers have been looked at, who may have begun or stopped to use it together.
- *
- * One that waits to be asked in ksmd's next scan, for instance as it could not be moved, is
- * left to that. It is ksmd, too, that counts how often a page is asked and moved in a scan;
- * looks are too rare for that to matter, as it takes several of them to see that use has
- * changed.
- *
- * Returns what trying to move it cost, in moves of pages that are easy to find.
- *
- * Context: no mmap_lock and no folio lock held. @stable_node may be gone then.
- */
-static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
-					  bool strictly)
+/* It is asked for the first time. */
+static void nuksm_begin_asking(struct ksm_stable_node *stable_node)
 {
-	unsigned long kpfn = READ_ONCE(stable_node->kpfn);
-	int here = pfn_to_nid(kpfn), nid, wanted, err;
-	bool was_elsewhere;
-	unsigned int cost;
-
-	if (READ_ONCE(stable_node->again) || nuksm_is_given_up(stable_node))
-		return 0;
-	nuksm_ask_sharers(stable_node);
-	/* By now it may be scan order that decides */
-	if (nuksm_ballot.placement == NUKSM_FIRST)
-		return 0;
-	was_elsewhere = stable_node->elsewhere;
+	stable_node->again = 0;
+	stable_node->scan = nuksm_this_scan();
+	stable_node->moves = 0;
+	stable_node->vain = 0;
 	stable_node->elsewhere = false;
-	if (!strictly && nuksm_ballot.placement == NUKSM_FAIR &&
-	    nuksm_ballot.hottest == NUKSM_COLD &&
-	    test_bit(here, nuksm_ballot.nodes))
-		return 0;
-	nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_LOOKED,
-			    &wanted);
-	if (nid == NUMA_NO_NODE)
-		return 0;
-	if (nid == here) {
-		if (nid != wanted && strictly)
-			nuksm_want_asked(stable_node);
-		return 0;
-	}
-	if (!strictly && !was_elsewhere) {
-		stable_node->elsewhere = true;
-		return 0;
-	}
-	nuksm_window(NUKSM_WINDOW_MOVE);
-	err = nuksm_move(stable_node, nid, &cost);
-	if (err && err != -ENOENT)
-		nuksm_want_asked(stable_node);
-	return cost;
 }
 
 /*
@@ -550,26 +505,22 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 	struct ksm_stable_node *dup;
 	u32 lot;
 
-	BUILD_BUG_ON(BITS_PER_TYPE(stable_node->lot) != NUKSM_LOT_BITS);
 	/* There is one for each merged page */
 	BUILD_BUG_ON(IS_ENABLED(CONFIG_64BIT) && sizeof(*stable_node) > 56);
 
-	stable_node->again = 0;
-	stable_node->scan = nuksm_this_scan();
-	stable_node->moves = 0;
-	stable_node->vain = 0;
-	stable_node->elsewhere = false;
+	nuksm_begin_asking(stable_node);
+	stable_node->replica = false;
 	stable_node->lot = 0;
 	if (nr_node_ids < 2)
 		return;
 	lot = nuksm_lot(page);
 	if (chain && is_stable_node_chain(chain)) {
 		hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
-			lot += !nuksm_is_given_up(dup);
+			lot += !dup->replica && !nuksm_is_given_up(dup);
 			cond_resched();
 		}
 	} else if (chain) {
-		lot += !nuksm_is_given_up(chain);
+		lot += !chain->replica && !nuksm_is_given_up(chain);
 	}
 	stable_node->lot = lot;
 	if (nuksm_chosen_lot != NUKSM_NOT_CHOSEN &&

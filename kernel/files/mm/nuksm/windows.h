@@ -21,6 +21,7 @@
  * @NUKSM_WINDOW_ISOLATED: taking it off its list, and moving it
  * @NUKSM_WINDOW_UNMERGE: one page that is un-merged, and the next
  * @NUKSM_WINDOW_LOOK: clearing accessed bits, and seeing which are set again
+ * @NUKSM_WINDOW_REPLICA: copying a merged page, and mapping the copy
  * @NR_NUKSM_WINDOWS: how many there are
  */
 enum nuksm_window {
@@ -35,6 +36,7 @@ enum nuksm_window {
 	NUKSM_WINDOW_ISOLATED,
 	NUKSM_WINDOW_UNMERGE,
 	NUKSM_WINDOW_LOOK,
+	NUKSM_WINDOW_REPLICA,
 	NR_NUKSM_WINDOWS,
 };
 

@@ -107,6 +107,43 @@ TRACE_EVENT(nuksm_migrate,
 		  __entry->pfn, __entry->from, __entry->to, __entry->err)
 );
 
+/**
+ * nuksm_replica - sharers of a merged page share another one of the same content now
+ *
+ * @pfn:	the page
+ * @from:	node it is on
+ * @to_pfn:	the other one
+ * @to:		node that is on
+ * @sharers:	how many
+ */
+TRACE_EVENT(nuksm_replica,
+
+	TP_PROTO(unsigned long pfn, int from, unsigned long to_pfn, int to,
+		 unsigned int sharers),
+
+	TP_ARGS(pfn, from, to_pfn, to, sharers),
+
+	TP_STRUCT__entry(
+		__field(unsigned long,	pfn)
+		__field(unsigned long,	to_pfn)
+		__field(int,		from)
+		__field(int,		to)
+		__field(unsigned int,	sharers)
+	),
+
+	TP_fast_assign(
+		__entry->pfn		= pfn;
+		__entry->to_pfn		= to_pfn;
+		__entry->from		= from;
+		__entry->to		= to;
+		__entry->sharers	= sharers;
+	),
+
+	TP_printk("%u sharers of pfn %lu on node %d to pfn %lu on node %d",
+		  __entry->sharers, __entry->pfn, __entry->from,
+		  __entry->to_pfn, __entry->to)
+);
+
 #endif /* _TRACE_NUKSM_H */
 
 /* This part must be outside protection */

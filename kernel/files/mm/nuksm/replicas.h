@@ -1,0 +1,924 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * nuKSM's replicas: copies of a merged page on other nodes, for those who use it there.
+ *
+ * Merged pages are read only, so copies need not be kept equal. A page that is hot on
+ * several nodes gets one on each of them, as long as all replicas together take no more
+ * than replica_percent of what merging saves. A replica is a dup of KSM's chain of pages
+ * with the same content, as those that max_page_sharing makes, but for a mark: who is
+ * scanned on its node joins it, and when nobody uses it any more, or memory is short
+ * there, its sharers go back to another page of the chain.
+ *
+ * A replica costs one of those who use it on its node: his memory cgroup pays, if it has no
+ * limit. One whose sharers no other page of its chain has room for is a page as any
+ * other, and counts as such.
+ *
+ * Included by mm/ksm.c, whose types and locks are private to it. Unless it says
+ * otherwise, all of it runs under ksm_thread_mutex, and is done by nuksmd.
+ */
+#ifndef _MM_NUKSM_REPLICAS_H
+#define _MM_NUKSM_REPLICAS_H
+
+#ifdef CONFIG_NUKSM_PLACEMENT
+
+#include <linux/oom.h>
+#include <linux/shrinker.h>
+#include <linux/userfaultfd_k.h>
+
+/* Some node's memory is short: see the unwanted of &struct nuksm_node_count. */
+static bool nuksm_short;
+
+/* Where memory was short, no replica is made for so many seconds; or nobody was to be killed. */
+#define NUKSM_AFTER_SHRINK_S	10
+#define NUKSM_AFTER_OOM_S	60
+
+/* Who finds no memory waits here until replicas have been folded, for so long at most. */
+static DECLARE_WAIT_QUEUE_HEAD(nuksm_folded);
+#define NUKSM_FOLDED_IN		(2 * HZ)
+
+/* How often replicas were folded because they had to be. */
+static unsigned long nuksm_folds;
+
+/* Of more pages with the same content the others are not looked for: that takes too long. */
+#define NUKSM_MOST_DUPS		64
+
+/* Do so many replicas more fit into the budget? Without replicas merging would save more. */
+static bool nuksm_fits_budget(unsigned int more)
+{
+	unsigned long replicas = nuksm_replicas();
+
+	return nuksm_may_replicate(replicas + more, ksm_pages_sharing + replicas,
+				   READ_ONCE(nuksm_replica_percent));
+}
+
+static struct rb_root *nuksm_root_of(const struct ksm_stable_node *stable_node)
+{
+	return root_stable_tree + nuksm_root(NUMA(stable_node->nid),
+					     stable_node->checksum);
+}
+
+static bool nuksm_is_in_chain(const struct ksm_stable_node *stable_node,
+			      struct ksm_stable_node *tree_node)
+{
+	struct ksm_stable_node *dup;
+	unsigned int n = 0;
+
+	if (!is_stable_node_chain(tree_node))
+		return false;
+	hlist_for_each_entry(dup, &tree_node->hlist, hlist_dup) {
+		if (n++ == NUKSM_MOST_DUPS)
+			break;
+		if (dup == stable_node)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The chain of a dup, which does not know it, or NULL if that is too long. Those of one
+ * checksum are beside each other in their tree.
+ */
+static struct ksm_stable_node *nuksm_chain_of(struct ksm_stable_node *stable_node)
+{
+	struct rb_node *node = nuksm_root_of(stable_node)->rb_node, *first = NULL;
+	struct ksm_stable_node *tree_node;
+
+	while (node) {
+		tree_node = rb_entry(node, struct ksm_stable_node, node);
+		if (tree_node->checksum == stable_node->checksum)
+			first = node;
+		node = tree_node->checksum < stable_node->checksum ?
+			       node->rb_right : node->rb_left;
+	}
+	for (node = first; node; node = rb_next(node)) {
+		tree_node = rb_entry(node, struct ksm_stable_node, node);
+		if (tree_node->checksum != stable_node->checksum)
+			break;
+		if (nuksm_is_in_chain(stable_node, tree_node))
+			return tree_node;
+	}
+	return NULL;
+}
+
+/* A chain of one page is none, nor is one of no page. It is below @root. */
+static void nuksm_collapse(struct ksm_stable_node *chain, struct rb_root *root)
+{
+	struct ksm_stable_node *last;
+
+	if (!chain)
+		return;
+	if (hlist_empty(&chain->hlist)) {
+		free_stable_node_chain(chain, root);
+		return;
+	}
+	if (chain->hlist.first->next)
+		return;
+	last = hlist_entry(chain->hlist.first, struct ksm_stable_node, hlist_dup);
+	rb_replace_node(&chain->node, &last->node, root);
+	free_stable_node(chain);
+	ksm_stable_node_chains--;
+	ksm_stable_node_dups--;
+}
+
+/* Would all sharers of @stable_node fit into @dup, another page of its chain? */
+static bool nuksm_fits_into(const struct ksm_stable_node *stable_node,
+			    struct ksm_stable_node *dup)
+{
+	return is_page_sharing_candidate(dup) &&
+	       dup->rmap_hlist_len + stable_node->rmap_hlist_len <= ksm_max_page_sharing;
+}
+
+static bool nuksm_is_on(const struct ksm_stable_node *stable_node, int nid)
+{
+	return pfn_to_nid(READ_ONCE(stable_node->kpfn)) == nid;
+}
+
+/* Its memory has not failed. */
+static bool nuksm_is_sound(const struct ksm_stable_node *stable_node)
+{
+	return !PageHWPoison(pfn_to_page(READ_ONCE(stable_node->kpfn)));
+}
+
+/* A page of @chain on node @nid with room for one more sharer, besides @other. */
+static struct ksm_stable_node *nuksm_dup_on(struct ksm_stable_node *chain, int nid,
+					    const struct ksm_stable_node *other)
+{
+	struct ksm_stable_node *dup;
+	unsigned int n = 0;
+
+	if (!chain)
+		return NULL;
+	hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
+		if (n++ == NUKSM_MOST_DUPS)
+			break;
+		if (dup != other && nuksm_is_on(dup, nid) &&
+		    is_page_sharing_candidate(dup) && nuksm_is_sound(dup))
+			return dup;
+	}
+	return NULL;
+}
+
+/* A page of @chain that is no replica and has room for all who share @stable_node. */
+static struct ksm_stable_node *nuksm_dup_for(struct ksm_stable_node *chain,
+					     const struct ksm_stable_node *stable_node)
+{
+	struct ksm_stable_node *dup;
+	unsigned int n = 0;
+
+	if (!chain)
+		return NULL;
+	hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
+		if (n++ == NUKSM_MOST_DUPS)
+			break;
+		if (dup != stable_node && !dup->replica && nuksm_is_sound(dup) &&
+		    nuksm_fits_into(stable_node, dup))
+			return dup;
+	}
+	return NULL;
+}
+
+/*
+ * Somebody is to join a page of @chain, @found: of pages that have replicas, the one on the
+ * node of his own page is better.
+ */
+static struct ksm_stable_node *nuksm_nearest(struct ksm_stable_node *chain,
+					     struct ksm_stable_node *found,
+					     struct page *page)
+{
+	if (!is_stable_node_chain(chain) || !chain->replica)
+		return found;
+	return nuksm_dup_on(chain, page_to_nid(page), NULL) ?: found;
+}
+
+/* @item is one of @to's sharers from now on. The locks of both pages are held. */
+static void nuksm_hop(struct ksm_rmap_item *item, struct ksm_stable_node *to)
+{
+	struct ksm_stable_node *from = item->head;
+
+	nuksm_count_sharer(item, pfn_to_nid(from->kpfn),
+			   hlist_is_singular_node(&item->hlist, &from->hlist), -1);
+	hlist_del(&item->hlist);
+	from->rmap_hlist_len--;
+	if (hlist_empty(&from->hlist))
+		ksm_pages_shared--;
+	else
+		ksm_pages_sharing--;
+
+	item->head = to;
+	hlist_add_head(&item->hlist, &to->hlist);
+	to->rmap_hlist_len++;
+	if (item->hlist.next)
+		ksm_pages_sharing++;
+	else
+		ksm_pages_shared++;
+	nuksm_count_sharer(item, pfn_to_nid(to->kpfn), !item->hlist.next, 1);
+}
+
+/*
+ * The page table entry of @to, instead of @pte, which has another page of the same content.
+ * What was seen of use and of writes before stays, and what userfaultfd protects.
+ */
+static pte_t nuksm_pte_of(struct folio *to, struct vm_area_struct *vma, pte_t pte)
+{
+	pte_t new = pte_wrprotect(folio_mk_pte(to, vma->vm_page_prot));
+
+	new = pte_young(pte) ? pte_mkyoung(new) : pte_mkold(new);
+	if (pte_soft_dirty(pte))
+		new = pte_mksoft_dirty(new);
+	if (pte_uffd(pte)) {
+		new = pte_mkuffd(new);
+		if (userfaultfd_rwp(vma))
+			new = pte_modify(new, PAGE_NONE);
+	}
+	return new;
+}
+
+/*
+ * Maps @to at @address, if it is @from that is mapped there.
+ *
+ * Context: the mmap_lock, and the locks of both folios; who shares the page tables with
+ * the process, as guests do, has been told.
+ */
+static bool nuksm_map_instead(struct vm_area_struct *vma, unsigned long address,
+			      struct folio *from, struct folio *to)
+{
+	struct mm_struct *mm = vma->vm_mm;
+	pmd_t *pmd = mm_find_pmd(mm, address);
+	bool mapped = false;
+	spinlock_t *ptl; /* of the page table */
+	pte_t *ptep, pte;
+
+	if (!pmd)
+		return false;
+	ptep = pte_offset_map_lock(mm, pmd, address, &ptl);
+	if (!ptep)
+		return false;
+	__acquire(RCU); /* by pte_offset_map_lock(), unseen by sparse */
+	pte = ptep_get(ptep);
+	if (pte_present(pte) && pte_pfn(pte) == folio_pfn(from) && !pte_write(pte)) {
+		flush_cache_page(vma, address, pte_pfn(pte));
+		/* The processor may set the accessed bit until then */
+		pte = ptep_clear_flush(vma, address, ptep);
+		folio_get(to);
+		folio_add_anon_rmap_pte(to, &to->page, vma, address, RMAP_NONE);
+		set_pte_at(mm, address, ptep, nuksm_pte_of(to, vma, pte));
+		folio_remove_rmap_pte(from, &from->page, vma);
+		folio_put(from);
+		mapped = true;
+	}
+	pte_unmap_unlock(ptep, ptl);
+	return mapped;
+}
+
+/* Lets one sharer of @from share @to. Who keeps his mmap_lock stays where he is. */
+static bool nuksm_remap(struct ksm_rmap_item *item, struct folio *from,
+			struct folio *to)
+{
+	unsigned long address = item->address & PAGE_MASK;
+	struct mm_struct *mm = item->mm;
+	struct mmu_notifier_range range;
+	struct vm_area_struct *vma;
+	bool mapped = false;
+
+	if (!mmap_read_trylock(mm))
+		return false;
+	vma = find_mergeable_vma(mm, address);
+	if (vma && nuksm_is_found(item, vma)) {
+		mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, mm, address,
+					address + PAGE_SIZE);
+		mmu_notifier_invalidate_range_start(&range);
+		mapped = nuksm_map_instead(vma, address, from, to);
+		mmu_notifier_invalidate_range_end(&range);
+	}
+	mmap_read_unlock(mm);
+	return mapped;
+}
+
+/*
+ * Lets sharers of @stable_node whose home is @nid, or all with NUMA_NO_NODE, share @target,
+ * as far as there is room. Returns how many.
+ */
+static unsigned int nuksm_remap_sharers(struct ksm_stable_node *stable_node,
+					struct folio *from,
+					struct ksm_stable_node *target,
+					struct folio *to, int nid)
+{
+	struct ksm_rmap_item *item;
+	struct hlist_node *next;
+	unsigned int n = 0;
+
+	hlist_for_each_entry_safe(item, next, &stable_node->hlist, hlist) {
+		cond_resched();
+		if (target->rmap_hlist_len >= ksm_max_page_sharing)
+			break;
+		if ((nid != NUMA_NO_NODE && item->home != nid) ||
+		    !nuksm_remap(item, from, to))
+			continue;
+		nuksm_hop(item, target);
+		n++;
+	}
+	return n;
+}
+
+/*
+ * Nobody shares @stable_node any more. Its page goes, unless a fork has mapped it, unknown
+ * to ksmd yet. Its lock is held. Its chain may be left with one page, or none.
+ */
+static void nuksm_drop_unused(struct ksm_stable_node *stable_node,
+			      struct folio *folio)
+{
+	unsigned long orphans = nuksm_orphans;
+
+	if (folio_mapped(folio)) {
+		nuksm_count_orphan(stable_node);
+		return;
+	}
+	folio_free_swap(folio);
+	folio_set_stable_node(folio, NULL);
+	remove_node_from_stable_tree(stable_node);
+	nuksm_orphans = orphans;
+}
+
+/*
+ * May sharers be taken from the page? Not if its memory has failed; nor if a fork has mapped
+ * it, unknown to ksmd yet: that mapping is found by an item of the parent.
+ */
+static bool nuksm_can_be_left(const struct ksm_stable_node *stable_node,
+			      struct folio *folio)
+{
+	return !folio_test_hwpoison(folio) &&
+	       folio_mapcount(folio) <= stable_node->rmap_hlist_len;
+}
+
+/*
+ * Lets sharers of a page whose home is @nid, or all, share another one of the same chain.
+ * Returns how many, or -ENOENT if the first one is gone, as perhaps all of them did. The
+ * other one may be gone, too.
+ */
+static int nuksm_shift(struct ksm_stable_node *stable_node,
+		       struct ksm_stable_node *target, int nid)
+{
+	struct folio *from, *to = ksm_get_folio(target, KSM_GET_FOLIO_TRYLOCK);
+	bool replica = stable_node->replica;
+	int n = 0;
+
+	if (IS_ERR_OR_NULL(to))
+		return 0;
+	from = ksm_get_folio(stable_node, KSM_GET_FOLIO_TRYLOCK);
+	if (!from)
+		n = -ENOENT;
+	if (IS_ERR_OR_NULL(from))
+		goto out;
+	if (nuksm_can_be_left(stable_node, from) && !folio_test_hwpoison(to)) {
+		n = nuksm_remap_sharers(stable_node, from, target, to, nid);
+		nuksm_trace_replica(from, to, n);
+		if (hlist_empty(&stable_node->hlist)) {
+			nuksm_drop_unused(stable_node, from);
+			if (replica)
+				nuksm_count(&nuksm_replica_stats.folded, 1);
+			n = -ENOENT;
+		}
+	}
+	folio_unlock(from);
+	folio_put(from);
+out:
+	folio_unlock(to);
+	folio_put(to);
+	return n;
+}
+
+/* A copy of @folio on node @nid, locked, for which @payer pays. Nobody waits for memory. */
+static struct folio *nuksm_copy(struct folio *folio, int nid, struct mm_struct *payer)
+{
+	gfp_t gfp = (GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) | __GFP_THISNODE |
+		    __GFP_NOWARN | __GFP_NOMEMALLOC;
+	struct folio *copy = __folio_alloc_node(gfp, 0, nid);
+
+	if (!copy)
+		return NULL;
+	/* If it ended meanwhile, the root cgroup pays, which nobody asked for */
+	if (mem_cgroup_charge(copy, payer, GFP_NOWAIT | __GFP_NOWARN) ||
+	    !nuksm_may_pay(payer) || folio_mc_copy(copy, folio)) {
+		folio_put(copy);
+		return NULL;
+	}
+	flush_dcache_folio(copy);
+	__folio_mark_uptodate(copy);
+	__folio_set_locked(copy);
+	__folio_set_swapbacked(copy);
+	/* Or reclaim would drop it, see try_to_merge_one_page() */
+	folio_set_dirty(copy);
+	return copy;
+}
+
+/* Files @folio, which is new and locked, as @dup, a replica of @stable_node. */
+static void nuksm_file_copy(struct ksm_stable_node *dup, struct folio *folio,
+			    const struct ksm_stable_node *stable_node,
+			    struct ksm_stable_node *chain)
+{
+	INIT_HLIST_HEAD(&dup->hlist);
+	dup->kpfn = folio_pfn(folio);
+	dup->rmap_hlist_len = 0;
+	DO_NUMA(dup->nid = stable_node->nid);
+	dup->checksum = stable_node->checksum;
+	nuksm_begin_asking(dup);
+	dup->lot = stable_node->lot;
+	dup->replica = true;
+	chain->replica = true;
+	stable_node_chain_add_dup(dup, chain);
+	folio_set_stable_node(folio, dup);
+}
+
+/* Maps a copy of the page, @to, for its sharers on @nid. Both are locked. */
+static int nuksm_map_copy(struct ksm_stable_node *stable_node, struct folio *from,
+			  struct ksm_stable_node *dup, struct folio *to, int nid)
+{
+	int n;
+
+	/* On its list first: mlock() counts there */
+	folio_add_lru(to);
+	lru_add_drain();
+	nuksm_window(NUKSM_WINDOW_REPLICA);
+	n = nuksm_remap_sharers(stable_node, from, dup, to, nid);
+	nuksm_trace_replica(from, to, n);
+	if (n)
+		nuksm_count(&nuksm_replica_stats.made, 1);
+	else
+		nuksm_drop_unused(dup, to);
+	if (!hlist_empty(&stable_node->hlist))
+		return n;
+	nuksm_drop_unused(stable_node, from);
+	return -ENOENT;
+}
+
+/* Of those who use the page and whose home is @nid, one who may pay for a copy. */
+static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, int nid)
+{
+	const struct ksm_rmap_item *item;
+
+	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
+		if (item->home == nid && nuksm_own_heat(item) == NUKSM_TOUCHED &&
+		    !ksm_test_exit(item->mm) && nuksm_may_pay(item->mm))
+			return item->mm;
+		cond_resched();
+	}
+	return NULL;
+}
+
+/*
+ * Copies a page to node @nid for its sharers there. *@chain: the page's, or NULL; there may be
+ * one then. Returns how many share the copy, or -ENOENT if @stable_node is gone.
+ */
+static int nuksm_replicate(struct ksm_stable_node *stable_node,
+			   struct ksm_stable_node **chain, int nid)
+{
+	struct mm_struct *payer = nuksm_payer(stable_node, nid);
+	struct ksm_stable_node *dup;
+	struct folio *from, *to = NULL;
+	int n = 0;
+
+	if (!payer)
+		return 0;
+	dup = kmem_cache_alloc(stable_node_cache, GFP_NOWAIT | __GFP_NOWARN);
+	if (!dup)
+		return 0;
+	dup->rmap_hlist_len = 0;
+	if (!*chain)
+		*chain = alloc_stable_node_chain(stable_node, nuksm_root_of(stable_node));
+	from = *chain ? ksm_get_folio(stable_node, KSM_GET_FOLIO_TRYLOCK) :
+			ERR_PTR(-ENOMEM);
+	if (!from)
+		n = -ENOENT;
+	if (IS_ERR_OR_NULL(from))
+		goto out;
+	if (nuksm_can_be_left(stable_node, from))
+		to = nuksm_copy(from, nid, payer);
+	if (to) {
+		nuksm_file_copy(dup, to, stable_node, *chain);
+		n = nuksm_map_copy(stable_node, from, dup, to, nid);
+		dup = NULL;
+		folio_unlock(to);
+		folio_put(to);
+	}
+	folio_unlock(from);
+	folio_put(from);
+out:
+	if (dup)
+		free_stable_node(dup);
+	return n;
+}
+
+/* Is one of those who share the page hot? */
+static bool nuksm_is_hot(const struct ksm_stable_node *stable_node)
+{
+	const struct ksm_rmap_item *item;
+
+	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
+		if (nuksm_own_heat(item) == NUKSM_TOUCHED)
+			return true;
+		cond_resched();
+	}
+	return false;
+}
+
+/* The page is a replica from now on, or none any more. Its lock is held. */
+static void nuksm_count_as(struct ksm_stable_node *stable_node, struct folio *folio,
+			   bool replica)
+{
+	if (!hlist_empty(&stable_node->hlist))
+		atomic_long_add(replica ? 1 : -1,
+				&nuksm_node_counts[folio_nid(folio)].replicas);
+	stable_node->replica = replica;
+}
+
+/*
+ * Is the page needed, or could another one of @chain, which has or had replicas, have all of
+ * its sharers? Then it is a replica. *@dear: the memory cgroup that pays for it may need it for
+ * something else. Returns -ENOENT if @stable_node is gone, or another error.
+ */
+static int nuksm_find_out(struct ksm_stable_node *stable_node,
+			  struct ksm_stable_node *chain, bool *dear)
+{
+	struct folio *folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_TRYLOCK);
+	bool replica;
+
+	if (!folio)
+		return -ENOENT;
+	if (IS_ERR(folio))
+		return PTR_ERR(folio);
+	replica = nuksm_dup_for(chain, stable_node);
+	if (replica != stable_node->replica)
+		nuksm_count_as(stable_node, folio, replica);
+	*dear = nuksm_payer_is_limited(folio);
+	folio_unlock(folio);
+	folio_put(folio);
+	return 0;
+}
+
+/*
+ * A replica is there for those who use it, within the budget, beside a page that could have
+ * all of its sharers. Returns whether any of them share another one now; @stable_node may be
+ * gone then.
+ */
+static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
+			       struct ksm_stable_node *chain, bool is_used)
+{
+	int here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
+	struct ksm_stable_node *target;
+
+	if (is_used && nuksm_fits_budget(0)) {
+		/* Somebody may have moved one of them */
+		target = nuksm_dup_on(chain, here, stable_node);
+		if (target && !nuksm_fits_into(stable_node, target))
+			target = NULL;
+	} else {
+		target = nuksm_dup_for(chain, stable_node);
+	}
+	return target && nuksm_shift(stable_node, target, NUMA_NO_NODE);
+}
+
+/* One of the page's replicas that is hot, and could be folded into it. */
+static struct ksm_stable_node *nuksm_hot_replica(struct ksm_stable_node *stable_node,
+						 struct ksm_stable_node *chain)
+{
+	struct ksm_stable_node *dup;
+	unsigned int n = 0;
+
+	hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
+		if (n++ == NUKSM_MOST_DUPS)
+			break;
+		if (dup->replica && nuksm_fits_into(dup, stable_node) &&
+		    nuksm_takes_replica(pfn_to_nid(READ_ONCE(dup->kpfn))) &&
+		    nuksm_is_hot(dup))
+			return dup;
+	}
+	return NULL;
+}
+
+/*
+ * Nobody uses the page where it is, but perhaps one of its replicas: then these are to be
+ * one, if that is so two times in a row. The page follows those who use it.
+ */
+static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
+			  struct ksm_stable_node *chain)
+{
+	struct ksm_stable_node *replica = nuksm_hot_replica(stable_node, chain);
+
+	if (!replica)
+		return false;
+	stable_node->elsewhere = !stable_node->elsewhere;
+	if (!stable_node->elsewhere)
+		nuksm_shift(replica, stable_node, NUMA_NO_NODE);
+	return true;
+}
+
+/*
+ * Who uses the page on another node shares one that is there. Returns whether any do now;
+ * @stable_node may be gone then.
+ */
+static bool nuksm_spread(struct ksm_stable_node *stable_node,
+			 struct ksm_stable_node **chain)
+{
+	int nid, n, here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
+	bool done = false;
+
+	for_each_set_bit(nid, nuksm_ballot.hot_nodes, NUKSM_MOST_NODES) {
+		struct ksm_stable_node *target = nuksm_dup_on(*chain, nid, stable_node);
+
+		n = 0;
+		if (nid == here)
+			continue;
+		if (target && (!target->replica || nuksm_fits_budget(0)))
+			n = nuksm_shift(stable_node, target, nid);
+		else if (!target && nuksm_fits_budget(1) && nuksm_takes_replica(nid))
+			n = nuksm_replicate(stable_node, chain, nid);
+		if (n == -ENOENT)
+			return true;
+		done |= n > 0;
+	}
+	return done;
+}
+
+/*
+ * The page was looked at, and the ballot has all who share it. Does it need replicas, or is
+ * it one that nobody needs? Returns whether something was done for that; @stable_node may be
+ * gone then.
+ */
+static bool nuksm_tend(struct ksm_stable_node *stable_node)
+{
+	int here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
+	bool hot = nuksm_ballot.hottest == NUKSM_TOUCHED;
+	bool by_heat = nuksm_ballot.placement == NUKSM_FAIR;
+	struct ksm_stable_node *chain = NULL;
+	bool dear = false, done = false;
+	struct rb_root *root;
+	int err;
+
+	if (!nuksm_by_checksum() || !ksm_merge_across_nodes ||
+	    stable_node->head == &migrate_nodes || hlist_empty(&stable_node->hlist))
+		return false;
+	root = nuksm_root_of(stable_node);
+	if (is_stable_node_dup(stable_node)) {
+		chain = nuksm_chain_of(stable_node);
+		if (!chain)
+			return false;
+	}
+	if (stable_node->replica || (chain && chain->replica)) {
+		err = nuksm_find_out(stable_node, chain, &dear);
+		if (err) {
+			nuksm_collapse(chain, root);
+			return err == -ENOENT;
+		}
+	}
+	if (stable_node->replica)
+		done = nuksm_tend_replica(stable_node, chain, hot && !dear);
+	else if (!hot && by_heat && chain && chain->replica)
+		done = nuksm_draw_in(stable_node, chain);
+	/* If nobody uses it here, it is to be moved first */
+	if (!done && hot && READ_ONCE(nuksm_replica_percent) &&
+	    (!by_heat || test_bit(here, nuksm_ballot.hot_nodes)))
+		done = nuksm_spread(stable_node, &chain);
+	nuksm_collapse(chain, root);
+	return done;
+}
+
+/* Is memory short on some node? */
+static bool nuksm_is_short(void)
+{
+	return READ_ONCE(nuksm_short);
+}
+
+/* Is nobody to have replicas any more? */
+static bool nuksm_folds_all(void)
+{
+	bool off = !READ_ONCE(nuksm_replica_percent) || !READ_ONCE(nuksm_look_permille);
+
+	/* data_race() as what is folded in vain is made again */
+	return off || data_race(!nuksm_places());
+}
+
+/**
+ * struct nuksm_folding - which replicas are to be folded
+ * @tree: number of the tree that is next
+ * @checksum: of the page that is next there, or one before it
+ * @all: they are all to be folded
+ * @wanted: so many on each node, otherwise
+ */
+static struct nuksm_folding {
+	unsigned int tree;
+	u32 checksum;
+	bool all;
+	long wanted[MAX_NUMNODES];
+} nuksm_folding;
+
+static bool nuksm_is_to_fold(const struct ksm_stable_node *stable_node)
+{
+	int nid = pfn_to_nid(READ_ONCE(stable_node->kpfn));
+
+	return stable_node->replica && !hlist_empty(&stable_node->hlist) &&
+	       (nuksm_folding.all || nuksm_folding.wanted[nid] > 0);
+}
+
+/*
+ * Folds a replica of @chain, if there is one behind the first *@passed of those that are to
+ * be. Returns whether there was.
+ */
+static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
+{
+	struct ksm_stable_node *dup, *target;
+	unsigned int n = 0;
+	bool dear;
+	int nid;
+
+	hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
+		cond_resched();
+		if (!nuksm_is_to_fold(dup) || n++ < *passed)
+			continue;
+		nid = pfn_to_nid(READ_ONCE(dup->kpfn));
+		target = nuksm_dup_for(chain, dup);
+		++*passed;
+		if (!target) {
+			nuksm_find_out(dup, chain, &dear);
+		} else if (nuksm_shift(dup, target, NUMA_NO_NODE) == -ENOENT) {
+			nuksm_folding.wanted[nid]--;
+			--*passed;
+		}
+		return true;
+	}
+	return false;
+}
+
+/* The first of a tree's nodes that has this checksum, or a greater one. */
+static struct rb_node *nuksm_first_from(struct rb_root *root, u32 checksum)
+{
+	struct rb_node *node = root->rb_node, *first = NULL;
+
+	while (node) {
+		if (rb_entry(node, struct ksm_stable_node, node)->checksum >= checksum) {
+			first = node;
+			node = node->rb_left;
+		} else {
+			node = node->rb_right;
+		}
+	}
+	return first;
+}
+
+/* Folds replicas in one tree, until nuksmd has had so much CPU time. Returns if it is through. */
+static bool nuksm_fold_tree(struct rb_root *root, u64 until)
+{
+	struct rb_node *node, *next;
+
+	for (node = nuksm_first_from(root, nuksm_folding.checksum); node; node = next) {
+		struct ksm_stable_node *tree_node =
+			rb_entry(node, struct ksm_stable_node, node);
+		unsigned int passed = 0;
+		bool dear;
+
+		cond_resched();
+		nuksm_folding.checksum = tree_node->checksum;
+		if (task_sched_runtime(current) > until)
+			return false;
+		/* A chain may become a page, but stays in its place, or go */
+		next = rb_next(node);
+		if (!tree_node->replica)
+			continue;
+		if (!is_stable_node_chain(tree_node)) {
+			nuksm_find_out(tree_node, NULL, &dear);
+			continue;
+		}
+		while (nuksm_fold_next(tree_node, &passed))
+			cond_resched();
+		nuksm_collapse(tree_node, root);
+	}
+	nuksm_folding.checksum = 0;
+	return true;
+}
+
+/* Which are to be folded now? Who asked for that is answered once. */
+static void nuksm_begin_folding(void)
+{
+	int nid;
+
+	WRITE_ONCE(nuksm_short, false);
+	nuksm_folding.all = nuksm_folds_all();
+	for_each_node(nid)
+		nuksm_folding.wanted[nid] =
+			atomic_long_xchg(&nuksm_node_counts[nid].unwanted, 0);
+	if (nuksm_folding.all) {
+		nuksm_folding.tree = 0;
+		nuksm_folding.checksum = 0;
+	}
+}
+
+static bool nuksm_folds_more(void)
+{
+	int nid;
+
+	for_each_online_node(nid) {
+		if (nuksm_folding.wanted[nid] > 0)
+			return true;
+	}
+	return nuksm_folding.all;
+}
+
+/*
+ * Folds replicas, from where it ended the last time, for so much CPU time as KSM's lock is held
+ * at once. What is busy stays, until it is asked for again. Returns whether there is more.
+ */
+static bool nuksm_fold_some(void)
+{
+	u64 until = task_sched_runtime(current) + NUKSM_HOLDS_MS * NSEC_PER_MSEC;
+	unsigned int nr = nuksm_nr_roots(ksm_nr_node_ids), tree = nuksm_folding.tree;
+
+	for (tree = nuksm_next_used(0, tree); tree < nr && nuksm_folds_more();
+	     tree = nuksm_next_used(0, tree + 1)) {
+		if (tree != nuksm_folding.tree)
+			nuksm_folding.checksum = 0;
+		nuksm_folding.tree = tree;
+		if (!nuksm_fold_tree(root_stable_tree + tree, until))
+			return true;
+	}
+	if (tree >= nr) {
+		nuksm_folding.tree = 0;
+		nuksm_folding.checksum = 0;
+	}
+	return false;
+}
+
+static unsigned long nuksm_count_replicas(struct shrinker *shrinker,
+					  struct shrink_control *sc)
+{
+	return atomic_long_read(&nuksm_node_counts[sc->nid].replicas) ?: SHRINK_EMPTY;
+}
+
+/* Asks for so many of a node's replicas, and that there are no new ones for some time. */
+static void nuksm_ask_back(int nid, unsigned long replicas, unsigned int seconds)
+{
+	struct nuksm_node_count *count = &nuksm_node_counts[nid];
+
+	atomic_long_add(replicas, &count->unwanted);
+	WRITE_ONCE(count->none_until, ktime_get_seconds() + seconds);
+	WRITE_ONCE(nuksm_short, true);
+}
+
+/* They are folded by nuksmd, as that takes locks. */
+static unsigned long nuksm_shrink(struct shrinker *shrinker, struct shrink_control *sc)
+{
+	nuksm_ask_back(sc->nid, sc->nr_to_scan, NUKSM_AFTER_SHRINK_S);
+	wake_up_interruptible(&nuksm_look_wait);
+	return SHRINK_STOP;
+}
+
+/*
+ * Before somebody is killed for his memory, replicas go. Whoever has ksm_thread_mutex does
+ * not wait for that: threads of the kernel, and who un-merges.
+ */
+static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused,
+			       void *freed)
+{
+	unsigned long before = nuksm_replicas(), folds = READ_ONCE(nuksm_folds);
+	int nid;
+
+	if (!before || current->flags & PF_KTHREAD || oom_task_origin(current))
+		return NOTIFY_OK;
+	for_each_online_node(nid)
+		nuksm_ask_back(nid, atomic_long_read(&nuksm_node_counts[nid].replicas),
+			       NUKSM_AFTER_OOM_S);
+	wake_up_interruptible(&nuksm_look_wait);
+	wait_event_timeout(nuksm_folded, READ_ONCE(nuksm_folds) != folds,
+			   NUKSM_FOLDED_IN);
+	*(unsigned long *)freed += before - min(before, nuksm_replicas());
+	return NOTIFY_OK;
+}
+
+static struct notifier_block nuksm_oom_notifier = {
+	.notifier_call = nuksm_out_of_memory,
+};
+
+static void __init nuksm_replicas_init(void)
+{
+	struct shrinker *shrinker = shrinker_alloc(SHRINKER_NUMA_AWARE, "nuksm-replicas");
+
+	if (!shrinker) {
+		pr_err("ksm: nuksm's replicas are not asked for memory\n");
+		return;
+	}
+	shrinker->count_objects = nuksm_count_replicas;
+	shrinker->scan_objects = nuksm_shrink;
+	shrinker_register(shrinker);
+	if (register_oom_notifier(&nuksm_oom_notifier))
+		pr_err("ksm: nuksm's replicas are not asked for memory before OOM kills\n");
+}
+
+#else /* !CONFIG_NUKSM_PLACEMENT */
+
+static inline struct ksm_stable_node *nuksm_nearest(struct ksm_stable_node *chain,
+						    struct ksm_stable_node *found,
+						    struct page *page)
+{
+	return found;
+}
+
+#endif /* CONFIG_NUKSM_PLACEMENT */
+#endif /* _MM_NUKSM_REPLICAS_H */
