@@ -25,6 +25,7 @@ ANY_TIME: dict[str, Sequence[str | int]] = {
     "advisor_mode": ("none", "scan-time"),
     "placement": ("first", "fair", "priority"),
     "look_cpu_permille": (0, 5, 1000),
+    "replica_percent": (0, 5, 100),
 }
 NOTHING_TRACKED: dict[str, Sequence[str | int]] = {
     "merge_across_nodes": (0, 1, 1),

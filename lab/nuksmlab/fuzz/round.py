@@ -113,6 +113,7 @@ class Round:
             self.crowd.end(member)
         self.ksm.write_text("placement", "fair")
         self.ksm.write("look_cpu_permille", 5)
+        self.ksm.write("replica_percent", 0)
         self.ksm.write_text("advisor_mode", "none")
         # With it, equal pages that are looked at in different scans never meet.
         self.ksm.write("smart_scan", 0)

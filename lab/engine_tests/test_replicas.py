@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Replicas: pages that several nodes use are near for each, within a budget."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from nuksmlab import numa, stress, wait
+from nuksmlab.fuzz import model
+from nuksmlab.ksm import Ksm, process_stat
+from nuksmlab.looks import SOON, look, look_until_seen, reading
+from nuksmlab.tenant import Spec, StartTenant, Tenant
+
+pytestmark = pytest.mark.needs(nodes=2)
+
+MIB = 2
+PAGES = MIB * 256
+
+
+def replicas(ksm: Ksm) -> dict[int, int]:
+    """How many there are, by node."""
+    pairs = (word.split("=") for word in ksm.read_text("replicas_by_node").split())
+    return {int(node.removeprefix("N")): int(count) for node, count in pairs}
+
+
+def count(ksm: Ksm) -> int:
+    return sum(replicas(ksm).values())
+
+
+def wait_for(ksm: Ksm, wanted: int) -> None:
+    wait.until(lambda: count(ksm) == wanted, lambda: f"{replicas(ksm)}, not {wanted}")
+
+
+def share(tenant: Tenant, node: int) -> float:
+    return tenant.equal_pages_by_node().get(node, 0) / tenant.equal_pages
+
+
+def check(tenants: Sequence[Tenant]) -> None:
+    assert all(tenant.bad_pages() == 0 for tenant in tenants)
+    model.check_audit()
+
+
+def overfill(start: StartTenant, node: int) -> list[Tenant]:
+    """Leaves less than the low watermark free: the kernel begins to reclaim."""
+    low = numa.high_watermark_mib(node) * 5 // 6
+    fillers: list[Tenant] = []
+    while (room := numa.free_mib(node) - (low - low // 16)) > 0:
+        name = f"filler-{node}-{len(fillers)}"
+        fillers.append(start(name, node, mib=room, equal=0, private=100))
+    return fillers
+
+
+def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+
+
+@pytest.fixture(autouse=True)
+def often(ksm: Ksm) -> None:
+    """A look each second, whatever it takes here; and room for all replicas."""
+    ksm.write("look_cpu_permille", 1000)
+    ksm.write("replica_percent", 100)
+
+
+@pytest.fixture
+def pair(ksm: Ksm, start: StartTenant) -> list[Tenant]:
+    """One tenant on each of two nodes, merged."""
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
+    merge(ksm, tenants)
+    return tenants
+
+
+def test_pages_that_both_use_are_near_for_both(ksm: Ksm, pair: list[Tenant]) -> None:
+    with reading(pair[0]), reading(pair[1]):
+        wait_for(ksm, PAGES)
+        assert [share(pair[node], node) for node in (0, 1)] == [1, 1]
+        assert all(process_stat(vm.pid)["ksm_merged_remote"] == 0 for vm in pair)
+        assert ksm.read("pages_shared") == 2 * PAGES
+        check(pair)
+
+
+def test_pages_that_nobody_uses_are_one_again(ksm: Ksm, pair: list[Tenant]) -> None:
+    with reading(pair[0]), reading(pair[1]):
+        wait_for(ksm, PAGES)
+    wait_for(ksm, 0)
+    assert ksm.counters()["pages_shared"] == PAGES
+    assert ksm.counters()["pages_sharing"] == PAGES
+    assert ksm.read("stable_node_chains") == ksm.read("stable_node_dups") == 0
+    assert ksm.read("replicas_folded") >= PAGES
+    check(pair)
+
+
+def test_pages_that_one_uses_are_where_he_is(ksm: Ksm, pair: list[Tenant]) -> None:
+    with reading(pair[1]):
+        with reading(pair[0]):
+            wait_for(ksm, PAGES)
+        wait_for(ksm, 0)
+        look_until_seen(ksm, SOON, PAGES)
+        assert share(pair[1], 1) == 1
+        assert ksm.read("pages_shared") == PAGES
+    check(pair)
+
+
+def test_there_are_no_more_than_the_budget_has(ksm: Ksm, pair: list[Tenant]) -> None:
+    ksm.write("replica_percent", 10)
+    budget = PAGES // 10
+    with reading(pair[0]), reading(pair[1]):
+        most = seen = 0
+        while seen < SOON:
+            goal = ksm.read("looks") + 1
+            while ksm.read("looks") < goal:
+                most = max(most, count(ksm))
+            seen += 1
+        assert most == count(ksm) == budget
+        ksm.write("replica_percent", 5)
+        wait_for(ksm, PAGES // 20)
+    check(pair)
+
+
+@pytest.mark.parametrize(
+    ("file", "value"),
+    [("replica_percent", "0"), ("placement", "first"), ("look_cpu_permille", "0")],
+)
+def test_there_are_none_where_nobody_wants_them(
+    ksm: Ksm, pair: list[Tenant], file: str, value: str
+) -> None:
+    with reading(pair[0]), reading(pair[1]):
+        wait_for(ksm, PAGES)
+        ksm.write_text(file, value)
+        wait_for(ksm, 0)
+        assert ksm.read("pages_shared") == PAGES
+        check(pair)
+
+
+def test_nothing_is_made_or_folded_while_nothing_changes(
+    ksm: Ksm, pair: list[Tenant]
+) -> None:
+    with reading(pair[0]), reading(pair[1]):
+        look_until_seen(ksm, 2 * SOON, 2 * PAGES)
+        before = [ksm.read(name) for name in ("replicas_made", "migrated")]
+        assert before[0] >= PAGES
+        look_until_seen(ksm, 2 * SOON, 2 * PAGES)
+        assert [ksm.read(name) for name in ("replicas_made", "migrated")] == before
+    check(pair)
+
+
+def test_newcomers_join_the_one_on_their_node(
+    ksm: Ksm, start: StartTenant, pair: list[Tenant]
+) -> None:
+    with reading(pair[0]), reading(pair[1]):
+        wait_for(ksm, PAGES)
+        late = [start(f"late-{node}", node, mib=MIB) for node in (0, 1)]
+        merge(ksm, [*pair, *late])
+        assert [share(late[node], node) for node in (0, 1)] == [1, 1]
+        assert count(ksm) == PAGES
+    check([*pair, *late])
+
+
+def test_who_is_left_has_pages_that_are_paid_for(ksm: Ksm, pair: list[Tenant]) -> None:
+    with reading(pair[1]):
+        pair[0].command("churn read")
+        wait_for(ksm, PAGES)
+        pair[0].quit()
+        wait_for(ksm, 0)
+        assert process_stat(pair[1].pid)["ksm_merging_pages"] == PAGES
+        check(pair[1:])
+
+
+def test_who_writes_leaves_the_others_theirs(ksm: Ksm, pair: list[Tenant]) -> None:
+    with reading(pair[0]), reading(pair[1]):
+        wait_for(ksm, PAGES)
+        pair[1].again(range(0, PAGES, 2))
+        merge(ksm, pair)
+        wait_for(ksm, PAGES)
+    check(pair)
+
+
+def test_un_merging_takes_them_all(ksm: Ksm, pair: list[Tenant]) -> None:
+    with reading(pair[0]), reading(pair[1]):
+        wait_for(ksm, PAGES)
+        ksm.unmerge()
+        assert ksm.merged() == count(ksm) == 0
+        check(pair)
+
+
+def test_a_page_has_as_many_sharers_as_it_may(ksm: Ksm, start: StartTenant) -> None:
+    ksm.write("max_page_sharing", 3)
+    try:
+        tenants = [start(f"vm-{n}", n % 2, mib=1) for n in range(6)]
+        merge(ksm, tenants)
+        for tenant in tenants:
+            tenant.command("churn read")
+        look_until_seen(ksm, 2 * SOON, 6 * 256)
+        assert [share(tenants[n], n % 2) for n in range(6)] == [1] * 6
+        for tenant in tenants:
+            tenant.command("churn stop")
+        wait_for(ksm, 0)
+        check(tenants)
+    finally:
+        ksm.unmerge()
+        ksm.write("max_page_sharing", 256)
+
+
+def test_there_are_none_for_who_has_a_limit(ksm: Ksm) -> None:
+    """His cgroup pays for the copies: he might be killed for them."""
+    stress.account_memory()
+    cgroup = stress.Cgroup("payer")
+    try:
+        cgroup.limit(1 << 10)
+        pair = [
+            Tenant(Spec(f"vm-{node}", node, MIB), cgroup.prefix()) for node in (0, 1)
+        ]
+        merge(ksm, pair)
+        with reading(pair[0]), reading(pair[1]):
+            look_until_seen(ksm, SOON, 2 * PAGES)
+            assert count(ksm) == 0
+            cgroup.limit(None)
+            wait_for(ksm, PAGES)
+            cgroup.limit(1 << 10)
+            wait_for(ksm, 0)
+            check(pair)
+    finally:
+        cgroup.end()
+
+
+def test_who_leaves_a_full_page_lets_the_others_be_one_again(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    ksm.write("max_page_sharing", 3)
+    try:
+        tenants = [start(f"vm-{n}", n % 2, mib=1) for n in range(4)]
+        merge(ksm, tenants)
+        for tenant in tenants:
+            tenant.command("churn read")
+        look_until_seen(ksm, SOON, 4 * 256)
+        for tenant in tenants[2:]:
+            tenant.quit()
+        for tenant in tenants[:2]:
+            tenant.command("churn stop")
+        wait.until(
+            lambda: ksm.read("pages_shared") == 256,
+            lambda: f"{ksm.counters()}, {replicas(ksm)}",
+        )
+        check(tenants[:2])
+    finally:
+        ksm.unmerge()
+        ksm.write("max_page_sharing", 256)
+
+
+@pytest.mark.usefixtures("wide_watermarks")
+def test_there_are_none_where_memory_is_short(
+    ksm: Ksm, start: StartTenant, pair: list[Tenant]
+) -> None:
+    with reading(pair[0]), reading(pair[1]):
+        wait_for(ksm, PAGES)
+        fillers = [filler for node in replicas(ksm) for filler in overfill(start, node)]
+        wait_for(ksm, 0)
+        for _ in range(SOON):
+            look(ksm)
+        assert count(ksm) == 0
+        check([*pair, *fillers])
+
+
+def test_a_look_sees_more_that_is_local(ksm: Ksm, pair: list[Tenant]) -> None:
+    with reading(pair[0]), reading(pair[1]):
+        wait_for(ksm, PAGES)
+        remote = ksm.read("used_remote")
+        for _ in range(SOON):
+            look(ksm)
+        assert ksm.read("used_remote") == remote
