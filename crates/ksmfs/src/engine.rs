@@ -46,6 +46,14 @@ pub struct Engine {
     pub used_local: Option<u64>,
     /// Those whose page was on another node.
     pub used_remote: Option<u64>,
+    /// Of what merging saves, the part that replicas may take.
+    pub replica_percent: Option<u32>,
+    /// Copies of merged pages for those who use them on another node, by their node.
+    pub replicas_by_node: Option<PagesByNode>,
+    /// Copies made so far.
+    pub replicas_made: Option<u64>,
+    /// Copies whose sharers went back to another page.
+    pub replicas_folded: Option<u64>,
     /// Levels of a tree passed by comparing two checksums.
     pub checksum_compares: Option<u64>,
     /// Levels of a tree at which two pages were compared.
@@ -69,11 +77,8 @@ impl Engine {
     /// root are unknown to others.
     pub fn read(root: &Root) -> Result<Option<Self>> {
         let choice = |setting: Setting| root.value(setting.path(), "words, one of them in [brackets]");
-        let number = |name: &str| match root.value::<u64>(format!("{DIR}/{name}"), "a number") {
-            Err(error) if error.is_permission() => Ok(None),
-            read => read,
-        };
-        let by_node = |name: &str| root.value(format!("{DIR}/{name}"), "pages by node: N0=1 N1=2");
+        let number = |name: &str| for_root(root.value::<u64>(format!("{DIR}/{name}"), "a number"));
+        let by_node = |name: &str| for_root(root.value(format!("{DIR}/{name}"), "pages by node: N0=1 N1=2"));
         let Some(index) = choice(Setting::Index)? else {
             return Ok(None);
         };
@@ -96,6 +101,10 @@ impl Engine {
             look_round_ms: number("look_round_ms")?,
             used_local: number("used_local")?,
             used_remote: number("used_remote")?,
+            replica_percent: root.value(Setting::ReplicaPercent.path(), "a number up to 100")?,
+            replicas_by_node: by_node("replicas_by_node")?,
+            replicas_made: number("replicas_made")?,
+            replicas_folded: number("replicas_folded")?,
             checksum_compares: number("checksum_compares")?,
             content_compares: number("content_compares")?,
             compared_bytes: number("compared_bytes")?,
@@ -108,6 +117,14 @@ impl Engine {
     }
 }
 
+/// What only root may read is unknown to others.
+fn for_root<T>(read: Result<Option<T>>) -> Result<Option<T>> {
+    match read {
+        Err(error) if error.is_permission() => Ok(None),
+        read => read,
+    }
+}
+
 /// What of the engine can be set. Those that need an idle KSM come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Setting {
@@ -117,13 +134,16 @@ pub enum Setting {
     KibPerTree,
     /// [`Engine::look_cpu_permille`].
     LookCpuPermille,
+    /// [`Engine::replica_percent`].
+    ReplicaPercent,
     /// [`Engine::placement`].
     Placement,
 }
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Index, Self::KibPerTree, Self::LookCpuPermille, Self::Placement];
+    pub const ALL: [Self; 5] =
+        [Self::Index, Self::KibPerTree, Self::LookCpuPermille, Self::ReplicaPercent, Self::Placement];
 
     /// The name of its file.
     #[must_use]
@@ -132,6 +152,7 @@ impl Setting {
             Self::Index => "index",
             Self::KibPerTree => "kib_per_tree",
             Self::LookCpuPermille => "look_cpu_permille",
+            Self::ReplicaPercent => "replica_percent",
             Self::Placement => "placement",
         }
     }
@@ -141,7 +162,7 @@ impl Setting {
     pub fn needs_idle(self) -> bool {
         match self {
             Self::Index | Self::KibPerTree => true,
-            Self::LookCpuPermille | Self::Placement => false,
+            Self::LookCpuPermille | Self::ReplicaPercent | Self::Placement => false,
         }
     }
 
@@ -202,6 +223,14 @@ impl<'de> Deserialize<'de> for Choice {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PagesByNode(pub BTreeMap<u32, u64>);
 
+impl PagesByNode {
+    /// Of all nodes.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.0.values().sum()
+    }
+}
+
 /// `N0=123 N2=456`; empty when no node has any.
 impl FromStr for PagesByNode {
     type Err = ();
@@ -248,6 +277,10 @@ mod tests {
             ("look_round_ms", "27\n"),
             ("used_local", "28\n"),
             ("used_remote", "29\n"),
+            ("replica_percent", "10\n"),
+            ("replicas_by_node", "N1=30\n"),
+            ("replicas_made", "31\n"),
+            ("replicas_folded", "32\n"),
             ("checksum_compares", "17\n"),
             ("content_compares", "18\n"),
             ("compared_bytes", "19\n"),
@@ -265,6 +298,8 @@ mod tests {
             "migrated": 15, "migrate_refused": 16,
             "look_cpu_permille": 5, "looks": 25, "look_cpu_us": 26, "look_round_ms": 27,
             "used_local": 28, "used_remote": 29,
+            "replica_percent": 10, "replicas_by_node": {"1": 30},
+            "replicas_made": 31, "replicas_folded": 32,
             "checksum_compares": 17, "content_compares": 18, "compared_bytes": 19,
             "collisions": 20, "replaced": 21, "summed": 24, "last_scan_ms": 22, "last_scan_cpu_ms": 23,
         });

@@ -257,7 +257,8 @@ fn cpu_seconds_if_ksmd(root: &Root, pid: u32) -> Result<Option<f64>> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use nuksm_ksmfs::Choice;
+    use nuksm_ksmfs::{Choice, PagesByNode};
+    use std::collections::BTreeMap;
     use std::fs;
 
     /// Counters as on a small host, without places of pages.
@@ -310,6 +311,10 @@ pub mod tests {
             look_round_ms: Some(4_100),
             used_local: Some(9_000),
             used_remote: Some(1_000),
+            replica_percent: Some(0),
+            replicas_by_node: Some(PagesByNode(BTreeMap::from([(1, 20)]))),
+            replicas_made: Some(30),
+            replicas_folded: Some(10),
             checksum_compares: Some(1_234_567),
             content_compares: Some(2_000),
             compared_bytes: Some(6_001_000),

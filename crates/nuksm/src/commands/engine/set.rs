@@ -15,7 +15,7 @@ pub struct EngineSetArgs {
     /// Explain the changes, but make none.
     #[arg(long)]
     pub dry_run: bool,
-    /// What to set: placement, `look_cpu_permille`, index, `kib_per_tree`.
+    /// What to set: placement, `look_cpu_permille`, `replica_percent`, index, `kib_per_tree`.
     #[arg(required = true, value_name = "KEY=VALUE")]
     pub settings: Vec<String>,
 }
@@ -75,10 +75,10 @@ fn parse(engine: &Engine, words: &[String]) -> Result<Vec<Change>> {
 
 /// `wanted`, if it is a number that the setting can be.
 fn number(setting: Setting, wanted: &str) -> Result<String> {
-    let (most, what) = if setting == Setting::LookCpuPermille {
-        (1000, "thousandths of a CPU, up to 1000, or 0 for no looks")
-    } else {
-        (u32::MAX, "KiB of memory as a number below 2^32, or 0 for one tree")
+    let (most, what) = match setting {
+        Setting::LookCpuPermille => (1000, "thousandths of a CPU, up to 1000, or 0 for no looks"),
+        Setting::ReplicaPercent => (100, "percent of what merging saves, up to 100, or 0 for no replicas"),
+        _ => (u32::MAX, "KiB of memory as a number below 2^32, or 0 for one tree"),
     };
     wanted
         .parse()
@@ -189,7 +189,9 @@ impl Change {
         if self.setting == Setting::Placement {
             let policy = if self.to == "priority" { " --policy priority" } else { "" };
             text += &match (self.to.as_str(), looks) {
-                ("first", _) => "  pages merged before stay where they are\n".to_owned(),
+                ("first", _) => {
+                    "  pages merged before stay where they are, but for replicas, which go\n".to_owned()
+                }
                 (_, true) => "  pages merged before follow, as the kernel looks at them\n".to_owned(),
                 (_, false) => {
                     format!(
@@ -240,7 +242,7 @@ mod tests {
             ("placement", "\"placement\" is no setting: write KEY=VALUE"),
             (
                 "place=fair",
-                "no setting \"place\": there are index, kib_per_tree, look_cpu_permille, placement",
+                "no setting \"place\": there are index, kib_per_tree, look_cpu_permille, replica_percent, placement",
             ),
             (
                 "index=checksum placement=even",
@@ -256,6 +258,10 @@ mod tests {
                 "\"1001\" is no look_cpu_permille: write thousandths of a CPU, up to 1000",
             ),
             ("look_cpu_permille=0.5", "is no look_cpu_permille"),
+            (
+                "replica_percent=101",
+                "\"101\" is no replica_percent: write percent of what merging saves, up to 100",
+            ),
             ("placement=fair index=content placement=fair", "placement is given twice"),
         ] {
             let message = parse(&engine(), &words(line)).unwrap_err().to_string();
@@ -325,7 +331,7 @@ placement: fair -> priority
     #[test]
     fn pages_follow_another_placement_only_if_somebody_looks() {
         let said = |line: &str| explain(&engine(), &changes(line));
-        assert!(said("placement=first").ends_with("pages merged before stay where they are\n"));
+        assert!(said("placement=first").ends_with("stay where they are, but for replicas, which go\n"));
         let text = said("placement=priority look_cpu_permille=0");
         assert!(
             text.ends_with("stay where they are: `nuksm place --policy priority` corrects those\n"),

@@ -8,7 +8,7 @@ use nuksm_ksmfs::{Choice, Engine, Setting};
 pub fn choice(engine: &Engine, setting: Setting) -> Option<&Choice> {
     match setting {
         Setting::Index => Some(&engine.index),
-        Setting::KibPerTree | Setting::LookCpuPermille => None,
+        Setting::KibPerTree | Setting::LookCpuPermille | Setting::ReplicaPercent => None,
         Setting::Placement => engine.placement.as_ref(),
     }
 }
@@ -18,6 +18,7 @@ pub fn value(engine: &Engine, setting: Setting) -> Option<String> {
     match setting {
         Setting::KibPerTree => engine.kib_per_tree.map(|kib| kib.to_string()),
         Setting::LookCpuPermille => engine.look_cpu_permille.map(|permille| permille.to_string()),
+        Setting::ReplicaPercent => engine.replica_percent.map(|percent| percent.to_string()),
         _ => choice(engine, setting).map(|choice| choice.current.clone()),
     }
 }
@@ -38,6 +39,12 @@ pub fn meaning(setting: Setting, value: &str) -> String {
         (Setting::LookCpuPermille, permille) => {
             return format!(
                 "looking at merged pages takes {permille} thousandths of a CPU; they follow who uses them"
+            );
+        }
+        (Setting::ReplicaPercent, "0") => "a merged page is on one node, however many use it",
+        (Setting::ReplicaPercent, percent) => {
+            return format!(
+                "pages that several nodes use have a copy on each, in up to {percent} % of what merging saves"
             );
         }
         (Setting::Placement, "first") => "scan order decides on which node a page stays, as in stock KSM",

@@ -15,10 +15,10 @@ pub fn run(engine: &Engine) -> Result<ExitCode> {
 
 /// What a setting can be that is a number.
 fn numbers(setting: Setting) -> &'static str {
-    if setting == Setting::LookCpuPermille {
-        "0 for no looks, 5 by default, up to 1000"
-    } else {
-        "0 for one tree, 16 by default, 102400 in the paper"
+    match setting {
+        Setting::LookCpuPermille => "0 for no looks, 5 by default, up to 1000",
+        Setting::ReplicaPercent => "0 for no replicas, the default, up to 100",
+        _ => "0 for one tree, 16 by default, 102400 in the paper",
     }
 }
 
@@ -52,6 +52,11 @@ placement=fair
     can be     first, fair, priority
     can change at any time
 
+replica_percent=0
+    now        a merged page is on one node, however many use it
+    can be     0 for no replicas, the default, up to 100
+    can change at any time
+
 look_cpu_permille=5
     now        looking at merged pages takes 5 thousandths of a CPU; they follow who uses them
     can be     0 for no looks, 5 by default, up to 1000
@@ -74,10 +79,16 @@ Change them by `nuksm engine set KEY=VALUE`; `nuksm status` shows what they led 
 
     #[test]
     fn an_engine_without_placement_says_so() {
-        let engine =
-            Engine { placement: None, look_cpu_permille: None, ..crate::shared::sample::tests::engine() };
+        let engine = Engine {
+            placement: None,
+            look_cpu_permille: None,
+            replica_percent: None,
+            ..crate::shared::sample::tests::engine()
+        };
         let expected = "\
 this kernel's engine has no placement
+
+this kernel's engine has no replica_percent
 
 this kernel's engine has no look_cpu_permille
 

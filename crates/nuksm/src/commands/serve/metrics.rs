@@ -114,6 +114,12 @@ fn ksm(page: &mut Page, sample: &Sample) {
     let used =
         used.into_iter().filter_map(|(access, count)| Some((vec![("access", access.to_owned())], count?)));
     page.metric("engine_used_mappings_total", "counter", "Mappings that looks saw used.", used);
+    let replicas = engine.replicas_by_node.iter().flat_map(|pages| &pages.0);
+    let replicas =
+        replicas.map(|(node, pages)| (vec![("node", node.to_string())], pages * nuksm_pagemap::page_size()));
+    page.metric("engine_replica_bytes", "gauge", "Copies of merged pages for this node.", replicas);
+    page.counter("engine_made_replicas_total", "Copies the engine made.", engine.replicas_made);
+    page.counter("engine_folded_replicas_total", "Copies the engine gave up.", engine.replicas_folded);
 }
 
 /// Where pages are, as last seen; who exited since is not there any more.

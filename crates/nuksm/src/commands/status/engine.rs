@@ -2,7 +2,7 @@
 //! What the engine did so far: a section of `nuksm status`.
 
 use crate::shared::output::{known, line};
-use nuksm_ksmfs::Engine;
+use nuksm_ksmfs::{Engine, PagesByNode};
 
 /// A heading, and lines of figures, each with what it counts; `scanned` are all pages
 /// that ksmd came by.
@@ -29,6 +29,12 @@ pub fn report(engine: &Engine, scanned: Option<u64>) -> String {
         .filter(|&(_, all)| all > 0)
         .map(|(local, all)| format!("{:.1} %", 100.0 * local as f64 / all as f64));
     let of_used = format!("of use was local, in {}", known(looks));
+    let replicas = engine.replicas_by_node.as_ref().map(PagesByNode::sum);
+    let of_replicas = format!(
+        "copies of merged pages for another node; {} made, {} given up",
+        known(engine.replicas_made),
+        known(engine.replicas_folded)
+    );
     let seconds = |ms: Option<u64>| known(ms.map(|ms| format!("{:.2} s", ms as f64 / 1000.0)));
     let scan_cpu = format!("of which ksmd was on a CPU for {}", seconds(engine.last_scan_cpu_ms));
     [
@@ -42,6 +48,7 @@ pub fn report(engine: &Engine, scanned: Option<u64>) -> String {
         line("moved", known(engine.migrated), "merged pages, by the kernel, to place them"),
         line("not moved", known(engine.migrate_refused), "attempts to move one that failed"),
         line("used locally", known(local), &of_used),
+        line("replicas", known(replicas), &of_replicas),
         line(
             "by checksum",
             known(engine.checksum_compares),
@@ -73,6 +80,7 @@ Engine
   moved                     50  merged pages, by the kernel, to place them
   not moved                  2  attempts to move one that failed
   used locally          90.0 %  of use was local, in 300 looks, which took 1.20 s of CPU time
+  replicas                  20  copies of merged pages for another node; 30 made, 10 given up
   by checksum          1234567  levels of a tree that comparing integers decided
   by content              2000  comparing two pages did, reading 3000 bytes of each on average
   collisions                 1  pages of equal checksum that differed
