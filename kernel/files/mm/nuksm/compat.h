@@ -32,7 +32,12 @@ static inline bool test_and_clear_young_ptes_notify(struct vm_area_struct *vma,
 #define folio_mk_pte(folio, prot)	mk_pte(&(folio)->page, prot)
 #define pte_uffd(pte)			pte_uffd_wp(pte)
 #define pte_mkuffd(pte)			pte_mkuffd_wp(pte)
-#define userfaultfd_rwp(vma)		false
+
+/* Protection from being read is newer. */
+static inline bool userfaultfd_rwp(struct vm_area_struct *vma)
+{
+	return false;
+}
 
 /* Of mm/ksm.c; there it takes a range. */
 #define nuksm_break_ksm(vma, addr)	break_ksm(vma, addr, false)
