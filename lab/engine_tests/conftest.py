@@ -77,3 +77,11 @@ def wide_watermarks() -> Iterator[None]:
     knob.write_text(str(128 << 10))
     yield
     knob.write_text(before)
+
+
+@pytest.fixture
+def pair(ksm: Ksm, start: StartTenant) -> list[Tenant]:
+    """One tenant with 2 MiB on each of two nodes, merged."""
+    tenants = [start(f"vm-{node}", node, mib=2) for node in (0, 1)]
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    return tenants

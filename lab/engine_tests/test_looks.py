@@ -23,10 +23,6 @@ def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
     ksm.merge(sum(tenant.equal_pages for tenant in tenants))
 
 
-def share(tenant: Tenant, node: int) -> float:
-    return tenant.equal_pages_by_node().get(node, 0) / tenant.equal_pages
-
-
 def check_intact(tenants: Sequence[Tenant]) -> None:
     assert all(tenant.bad_pages() == 0 for tenant in tenants)
 
@@ -37,19 +33,11 @@ def often(ksm: Ksm) -> None:
     ksm.write("look_cpu_permille", 1000)
 
 
-@pytest.fixture
-def pair(ksm: Ksm, start: StartTenant) -> list[Tenant]:
-    """One tenant on each of two nodes, merged."""
-    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
-    merge(ksm, tenants)
-    return tenants
-
-
 def test_pages_follow_who_uses_them(ksm: Ksm, pair: list[Tenant]) -> None:
     for user in (1, 0):
         with reading(pair[user]):
             look_until_seen(ksm, SOON, PAGES)
-        assert share(pair[user], user) >= 0.99
+        assert pair[user].share_on(user) >= 0.99
     check_intact(pair)
 
 
@@ -60,7 +48,7 @@ def test_pages_follow_a_newcomer_that_uses_them(ksm: Ksm, start: StartTenant) ->
     with reading(hot):
         merge(ksm, [*cold, hot])
         look_until_seen(ksm, SOON, PAGES)
-    assert share(hot, 1) >= 0.99
+    assert hot.share_on(1) >= 0.99
     check_intact([*cold, hot])
 
 
@@ -71,7 +59,7 @@ def test_pages_that_both_use_are_shared_as_the_policy_says(
         look_until_seen(ksm, SOON, PAGES)
     with reading(pair[0]), reading(pair[1]):
         look_until_seen(ksm, SOON, PAGES)
-    found = [share(pair[0], node) for node in (0, 1)]
+    found = [pair[0].share_on(node) for node in (0, 1)]
     assert policy.off_by_more_than_chance(found, [0.5, 0.5], PAGES) is None
 
 
@@ -85,7 +73,7 @@ def test_nothing_moves_while_nothing_changes(ksm: Ksm, pair: list[Tenant]) -> No
     for _ in range(SOON):
         look(ksm)
     assert ksm.read("migrated") == moved, "nobody uses them where they are not"
-    assert share(pair[1], 1) >= 0.99
+    assert pair[1].share_on(1) >= 0.99
 
 
 def test_no_page_moves_for_who_begins_and_stops_together(
@@ -96,12 +84,12 @@ def test_no_page_moves_for_who_begins_and_stops_together(
     while not together:  # a slow machine runs one of them, and then the other
         tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
         merge(ksm, tenants)
-        before = ksm.read("migrated"), share(tenants[0], 0)
+        before = ksm.read("migrated"), tenants[0].share_on(0)
         with reading(tenants[0]), reading(tenants[1]):
             seen = [look(ksm) for _ in range(SOON)]
         seen += [look(ksm) for _ in range(SOON)]
         together = all(used == 0 or used >= 0.9 * 2 * PAGES for used in seen)
-        after = ksm.read("migrated"), share(tenants[0], 0)
+        after = ksm.read("migrated"), tenants[0].share_on(0)
         check_intact(tenants)
         for tenant in tenants:
             tenant.quit()
@@ -118,13 +106,13 @@ def test_pages_follow_a_tenant_that_moves(ksm: Ksm, start: StartTenant) -> None:
     with numa.running_on(0):
         tenants = [start(f"vm-{number}", mib=MIB) for number in range(2)]
     merge(ksm, tenants)
-    assert share(tenants[1], 0) == 1
+    assert tenants[1].share_on(0) == 1
     assert process_stat(tenants[1].pid)["ksm_merged_remote"] == 0
     os.sched_setaffinity(tenants[1].pid, numa.cpus(1))
     with reading(tenants[1]):
         # It has to be seen running, which it is not always
         wait.until(
-            lambda: share(tenants[1], 1) >= 0.99,
+            lambda: tenants[1].share_on(1) >= 0.99,
             lambda: f"{tenants[1].equal_pages_by_node()}",
             poll=1,
         )
@@ -162,7 +150,7 @@ def test_pages_stay_with_a_tenant_whose_threads_take_turns(
                 ran_on.add(last_cpu(pid))
                 look(ksm)
         apart = ran_on <= numa.cpus(0)
-        stays = share(tenants[1], 0), process_stat(pid)["ksm_merged_remote"]
+        stays = tenants[1].share_on(0), process_stat(pid)["ksm_merged_remote"]
         for tenant in tenants:
             tenant.quit()
     assert stays == (1, 0)
@@ -178,7 +166,7 @@ def test_no_page_follows_to_where_its_tenant_wants_no_memory(
         os.sched_setaffinity(tenant.pid, numa.cpus(1))
     with reading(tenants[0]), reading(tenants[1]):
         look_until_seen(ksm, SOON, PAGES)
-    assert [share(tenant, 0) for tenant in tenants] == [1, 1]
+    assert [tenant.share_on(0) for tenant in tenants] == [1, 1]
     assert process_stat(tenants[1].pid)["ksm_merged_remote"] == 0
 
 
@@ -210,7 +198,7 @@ def test_pages_follow_nice_values(ksm: Ksm, start: StartTenant) -> None:
         wanted = policy.target("priority", (0, 1), nices)
 
         def found() -> list[float]:
-            return [share(tenants[0], node) for node in (0, 1)]
+            return [tenants[0].share_on(node) for node in (0, 1)]
 
         def as_wanted(wanted: Sequence[float] = wanted) -> bool:
             return policy.off_by_more_than_chance(found(), wanted, PAGES) is None
@@ -223,11 +211,11 @@ def test_pages_follow_another_rule(ksm: Ksm, start: StartTenant) -> None:
     ksm.write_text("placement", "first")
     tenants = [start(f"vm-{node}", node, mib=16) for node in (0, 1)]
     merge(ksm, tenants)
-    assert max(share(tenants[0], node) for node in (0, 1)) >= 0.95
+    assert max(tenants[0].share_on(node) for node in (0, 1)) >= 0.95
     ksm.write_text("placement", "fair")
     least = 0.5 - policy.allowed(0.5, tenants[0].equal_pages)
     wait.until(
-        lambda: min(share(tenants[0], node) for node in (0, 1)) >= least,
+        lambda: min(tenants[0].share_on(node) for node in (0, 1)) >= least,
         lambda: f"{tenants[0].equal_pages_by_node()}",
         poll=1,
     )

@@ -31,10 +31,6 @@ def wait_for(ksm: Ksm, wanted: int) -> None:
     wait.until(lambda: count(ksm) == wanted, lambda: f"{replicas(ksm)}, not {wanted}")
 
 
-def share(tenant: Tenant, node: int) -> float:
-    return tenant.equal_pages_by_node().get(node, 0) / tenant.equal_pages
-
-
 def check(tenants: Sequence[Tenant]) -> None:
     assert all(tenant.bad_pages() == 0 for tenant in tenants)
     model.check_audit()
@@ -61,18 +57,10 @@ def often(ksm: Ksm) -> None:
     ksm.write("replica_percent", 100)
 
 
-@pytest.fixture
-def pair(ksm: Ksm, start: StartTenant) -> list[Tenant]:
-    """One tenant on each of two nodes, merged."""
-    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
-    merge(ksm, tenants)
-    return tenants
-
-
 def test_pages_that_both_use_are_near_for_both(ksm: Ksm, pair: list[Tenant]) -> None:
     with reading(pair[0]), reading(pair[1]):
         wait_for(ksm, PAGES)
-        assert [share(pair[node], node) for node in (0, 1)] == [1, 1]
+        assert [pair[node].share_on(node) for node in (0, 1)] == [1, 1]
         assert all(process_stat(vm.pid)["ksm_merged_remote"] == 0 for vm in pair)
         assert ksm.read("pages_shared") == 2 * PAGES
         check(pair)
@@ -95,7 +83,7 @@ def test_pages_that_one_uses_are_where_he_is(ksm: Ksm, pair: list[Tenant]) -> No
             wait_for(ksm, PAGES)
         wait_for(ksm, 0)
         look_until_seen(ksm, SOON, PAGES)
-        assert share(pair[1], 1) == 1
+        assert pair[1].share_on(1) == 1
         assert ksm.read("pages_shared") == PAGES
     check(pair)
 
@@ -150,7 +138,7 @@ def test_newcomers_join_the_one_on_their_node(
         wait_for(ksm, PAGES)
         late = [start(f"late-{node}", node, mib=MIB) for node in (0, 1)]
         merge(ksm, [*pair, *late])
-        assert [share(late[node], node) for node in (0, 1)] == [1, 1]
+        assert [late[node].share_on(node) for node in (0, 1)] == [1, 1]
         assert count(ksm) == PAGES
     check([*pair, *late])
 
@@ -190,7 +178,7 @@ def test_a_page_has_as_many_sharers_as_it_may(ksm: Ksm, start: StartTenant) -> N
         for tenant in tenants:
             tenant.command("churn read")
         look_until_seen(ksm, 2 * SOON, 6 * 256)
-        assert [share(tenants[n], n % 2) for n in range(6)] == [1] * 6
+        assert [tenants[n].share_on(n % 2) for n in range(6)] == [1] * 6
         for tenant in tenants:
             tenant.command("churn stop")
         wait_for(ksm, 0)

@@ -150,6 +150,10 @@ class Tenant(Controlled):
         """Where the kernel says this tenant's equal pages are."""
         return numa.pages_by_node(self.pid, int(self.facts["equal_at"], 16))
 
+    def share_on(self, node: int) -> float:
+        """Of its equal pages, the part that is there."""
+        return self.equal_pages_by_node().get(node, 0) / self.equal_pages
+
 
 # Called with a name, a node, and what else a Spec takes by name.
 StartTenant = Callable[..., Tenant]

@@ -31,6 +31,8 @@
 #include <linux/sched/cputime.h>
 #include <linux/swap.h>
 
+#include "folding.h"
+
 /* How long pages are given to be used, and how often that is done at most. */
 #define NUKSM_LOOK_MS		100
 #define NUKSM_LOOK_EVERY_MS	1000
@@ -312,7 +314,8 @@ static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stal
  * One that waits to be asked in ksmd's next scan, for instance as it could not be moved, is
  * left to that. It is ksmd, too, that counts how often a page is asked and moved in a scan;
  * looks are too rare for that to matter, as it takes several of them to see that use has
- * changed.
+ * changed. But whether a replica is still needed is asked all the same: by leaving and joining
+ * it nobody shall keep it.
  *
  * Returns what trying to move it cost, in moves of pages that are easy to find.
  *

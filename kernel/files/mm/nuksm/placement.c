@@ -524,17 +524,23 @@ static ssize_t look_cpu_permille_show(struct kobject *kobj,
 	return sysfs_emit(buf, "%u\n", READ_ONCE(nuksm_look_permille));
 }
 
+/* A number up to @most. */
+static int parse(const char *buf, unsigned int most, unsigned int *value)
+{
+	int err = kstrtouint(buf, 10, value);
+
+	return err ?: *value > most ? -EINVAL : 0;
+}
+
 static ssize_t look_cpu_permille_store(struct kobject *kobj,
 				       struct kobj_attribute *attr,
 				       const char *buf, size_t count)
 {
 	unsigned int permille;
-	int err = kstrtouint(buf, 10, &permille);
+	int err = parse(buf, 1000, &permille);
 
 	if (err)
 		return err;
-	if (permille > 1000)
-		return -EINVAL;
 	WRITE_ONCE(nuksm_look_permille, permille);
 	wake_up_interruptible(&nuksm_look_wait);
 	return count;
@@ -551,12 +557,10 @@ static ssize_t replica_percent_store(struct kobject *kobj,
 				     const char *buf, size_t count)
 {
 	unsigned int percent;
-	int err = kstrtouint(buf, 10, &percent);
+	int err = parse(buf, 100, &percent);
 
 	if (err)
 		return err;
-	if (percent > 100)
-		return -EINVAL;
 	WRITE_ONCE(nuksm_replica_percent, percent);
 	return count;
 }

@@ -7,7 +7,7 @@
  * than replica_percent of what merging saves. A replica is a dup of KSM's chain of pages
  * with the same content, as those that max_page_sharing makes, but for a mark: who is
  * scanned on its node joins it, and when nobody uses it any more, or memory is short
- * there, its sharers go back to another page of the chain.
+ * there (see folding.h), its sharers go back to another page of the chain.
  *
  * A replica costs one of those who use it on its node: his memory cgroup pays, if it has no
  * limit. One whose sharers no other page of its chain has room for is a page as any
@@ -21,23 +21,7 @@
 
 #ifdef CONFIG_NUKSM_PLACEMENT
 
-#include <linux/oom.h>
-#include <linux/shrinker.h>
 #include <linux/userfaultfd_k.h>
-
-/* Some node's memory is short: see the unwanted of &struct nuksm_node_count. */
-static bool nuksm_short;
-
-/* Where memory was short, no replica is made for so many seconds; or nobody was to be killed. */
-#define NUKSM_AFTER_SHRINK_S	10
-#define NUKSM_AFTER_OOM_S	60
-
-/* Who finds no memory waits here until replicas have been folded, for so long at most. */
-static DECLARE_WAIT_QUEUE_HEAD(nuksm_folded);
-#define NUKSM_FOLDED_IN		(2 * HZ)
-
-/* How often replicas were folded because they had to be. */
-static unsigned long nuksm_folds;
 
 /* Of more pages with the same content the others are not looked for: that takes too long. */
 #define NUKSM_MOST_DUPS		64
@@ -57,21 +41,34 @@ static struct rb_root *nuksm_root_of(const struct ksm_stable_node *stable_node)
 					     stable_node->checksum);
 }
 
-static bool nuksm_is_in_chain(const struct ksm_stable_node *stable_node,
-			      struct ksm_stable_node *tree_node)
+/*
+ * The first of a chain's pages that @suits, for or besides @other; those that are looked for
+ * on a node, on @nid.
+ */
+static struct ksm_stable_node *
+nuksm_find_dup(struct ksm_stable_node *chain,
+	       bool (*suits)(struct ksm_stable_node *dup,
+			     const struct ksm_stable_node *other, int nid),
+	       const struct ksm_stable_node *other, int nid)
 {
 	struct ksm_stable_node *dup;
 	unsigned int n = 0;
 
-	if (!is_stable_node_chain(tree_node))
-		return false;
-	hlist_for_each_entry(dup, &tree_node->hlist, hlist_dup) {
+	if (!chain)
+		return NULL;
+	hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
 		if (n++ == NUKSM_MOST_DUPS)
 			break;
-		if (dup == stable_node)
-			return true;
+		if (suits(dup, other, nid))
+			return dup;
 	}
-	return false;
+	return NULL;
+}
+
+static bool nuksm_is_same_dup(struct ksm_stable_node *dup,
+			      const struct ksm_stable_node *other, int nid)
+{
+	return dup == other;
 }
 
 /*
@@ -94,7 +91,9 @@ static struct ksm_stable_node *nuksm_chain_of(struct ksm_stable_node *stable_nod
 		tree_node = rb_entry(node, struct ksm_stable_node, node);
 		if (tree_node->checksum != stable_node->checksum)
 			break;
-		if (nuksm_is_in_chain(stable_node, tree_node))
+		if (is_stable_node_chain(tree_node) &&
+		    nuksm_find_dup(tree_node, nuksm_is_same_dup, stable_node,
+				   NUMA_NO_NODE))
 			return tree_node;
 	}
 	return NULL;
@@ -128,53 +127,38 @@ static bool nuksm_fits_into(const struct ksm_stable_node *stable_node,
 	       dup->rmap_hlist_len + stable_node->rmap_hlist_len <= ksm_max_page_sharing;
 }
 
-static bool nuksm_is_on(const struct ksm_stable_node *stable_node, int nid)
-{
-	return pfn_to_nid(READ_ONCE(stable_node->kpfn)) == nid;
-}
-
 /* Its memory has not failed. */
 static bool nuksm_is_sound(const struct ksm_stable_node *stable_node)
 {
 	return !PageHWPoison(pfn_to_page(READ_ONCE(stable_node->kpfn)));
 }
 
+static bool nuksm_is_near(struct ksm_stable_node *dup,
+			  const struct ksm_stable_node *other, int nid)
+{
+	return dup != other && pfn_to_nid(READ_ONCE(dup->kpfn)) == nid &&
+	       is_page_sharing_candidate(dup) && nuksm_is_sound(dup);
+}
+
 /* A page of @chain on node @nid with room for one more sharer, besides @other. */
 static struct ksm_stable_node *nuksm_dup_on(struct ksm_stable_node *chain, int nid,
 					    const struct ksm_stable_node *other)
 {
-	struct ksm_stable_node *dup;
-	unsigned int n = 0;
+	return nuksm_find_dup(chain, nuksm_is_near, other, nid);
+}
 
-	if (!chain)
-		return NULL;
-	hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
-		if (n++ == NUKSM_MOST_DUPS)
-			break;
-		if (dup != other && nuksm_is_on(dup, nid) &&
-		    is_page_sharing_candidate(dup) && nuksm_is_sound(dup))
-			return dup;
-	}
-	return NULL;
+static bool nuksm_takes_all(struct ksm_stable_node *dup,
+			    const struct ksm_stable_node *other, int nid)
+{
+	return dup != other && !dup->replica && nuksm_is_sound(dup) &&
+	       nuksm_fits_into(other, dup);
 }
 
 /* A page of @chain that is no replica and has room for all who share @stable_node. */
 static struct ksm_stable_node *nuksm_dup_for(struct ksm_stable_node *chain,
 					     const struct ksm_stable_node *stable_node)
 {
-	struct ksm_stable_node *dup;
-	unsigned int n = 0;
-
-	if (!chain)
-		return NULL;
-	hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
-		if (n++ == NUKSM_MOST_DUPS)
-			break;
-		if (dup != stable_node && !dup->replica && nuksm_is_sound(dup) &&
-		    nuksm_fits_into(stable_node, dup))
-			return dup;
-	}
-	return NULL;
+	return nuksm_find_dup(chain, nuksm_takes_all, stable_node, NUMA_NO_NODE);
 }
 
 /*
@@ -577,22 +561,13 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 	return target && nuksm_shift(stable_node, target, NUMA_NO_NODE);
 }
 
-/* One of the page's replicas that is hot, and could be folded into it. */
-static struct ksm_stable_node *nuksm_hot_replica(struct ksm_stable_node *stable_node,
-						 struct ksm_stable_node *chain)
+/* Is it a replica that is hot, and could be folded into @other? */
+static bool nuksm_is_hot_replica(struct ksm_stable_node *dup,
+				 const struct ksm_stable_node *other, int nid)
 {
-	struct ksm_stable_node *dup;
-	unsigned int n = 0;
-
-	hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
-		if (n++ == NUKSM_MOST_DUPS)
-			break;
-		if (dup->replica && nuksm_fits_into(dup, stable_node) &&
-		    nuksm_takes_replica(pfn_to_nid(READ_ONCE(dup->kpfn))) &&
-		    nuksm_is_hot(dup))
-			return dup;
-	}
-	return NULL;
+	return dup->replica &&
+	       dup->rmap_hlist_len + other->rmap_hlist_len <= ksm_max_page_sharing &&
+	       nuksm_takes_replica(pfn_to_nid(READ_ONCE(dup->kpfn))) && nuksm_is_hot(dup);
 }
 
 /*
@@ -602,7 +577,8 @@ static struct ksm_stable_node *nuksm_hot_replica(struct ksm_stable_node *stable_
 static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 			  struct ksm_stable_node *chain)
 {
-	struct ksm_stable_node *replica = nuksm_hot_replica(stable_node, chain);
+	struct ksm_stable_node *replica =
+		nuksm_find_dup(chain, nuksm_is_hot_replica, stable_node, NUMA_NO_NODE);
 
 	if (!replica)
 		return false;
@@ -680,235 +656,6 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node)
 		done = nuksm_spread(stable_node, &chain);
 	nuksm_collapse(chain, root);
 	return done;
-}
-
-/* Is memory short on some node? */
-static bool nuksm_is_short(void)
-{
-	return READ_ONCE(nuksm_short);
-}
-
-/* Is nobody to have replicas any more? */
-static bool nuksm_folds_all(void)
-{
-	bool off = !READ_ONCE(nuksm_replica_percent) || !READ_ONCE(nuksm_look_permille);
-
-	/* data_race() as what is folded in vain is made again */
-	return off || data_race(!nuksm_places());
-}
-
-/**
- * struct nuksm_folding - which replicas are to be folded
- * @tree: number of the tree that is next
- * @checksum: of the page that is next there, or one before it
- * @all: they are all to be folded
- * @wanted: so many on each node, otherwise
- */
-static struct nuksm_folding {
-	unsigned int tree;
-	u32 checksum;
-	bool all;
-	long wanted[MAX_NUMNODES];
-} nuksm_folding;
-
-static bool nuksm_is_to_fold(const struct ksm_stable_node *stable_node)
-{
-	int nid = pfn_to_nid(READ_ONCE(stable_node->kpfn));
-
-	return stable_node->replica && !hlist_empty(&stable_node->hlist) &&
-	       (nuksm_folding.all || nuksm_folding.wanted[nid] > 0);
-}
-
-/*
- * Folds a replica of @chain, if there is one behind the first *@passed of those that are to
- * be. Returns whether there was.
- */
-static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
-{
-	struct ksm_stable_node *dup, *target;
-	unsigned int n = 0;
-	bool dear;
-	int nid;
-
-	hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
-		cond_resched();
-		if (!nuksm_is_to_fold(dup) || n++ < *passed)
-			continue;
-		nid = pfn_to_nid(READ_ONCE(dup->kpfn));
-		target = nuksm_dup_for(chain, dup);
-		++*passed;
-		if (!target) {
-			nuksm_find_out(dup, chain, &dear);
-		} else if (nuksm_shift(dup, target, NUMA_NO_NODE) == -ENOENT) {
-			nuksm_folding.wanted[nid]--;
-			--*passed;
-		}
-		return true;
-	}
-	return false;
-}
-
-/* The first of a tree's nodes that has this checksum, or a greater one. */
-static struct rb_node *nuksm_first_from(struct rb_root *root, u32 checksum)
-{
-	struct rb_node *node = root->rb_node, *first = NULL;
-
-	while (node) {
-		if (rb_entry(node, struct ksm_stable_node, node)->checksum >= checksum) {
-			first = node;
-			node = node->rb_left;
-		} else {
-			node = node->rb_right;
-		}
-	}
-	return first;
-}
-
-/* Folds replicas in one tree, until nuksmd has had so much CPU time. Returns if it is through. */
-static bool nuksm_fold_tree(struct rb_root *root, u64 until)
-{
-	struct rb_node *node, *next;
-
-	for (node = nuksm_first_from(root, nuksm_folding.checksum); node; node = next) {
-		struct ksm_stable_node *tree_node =
-			rb_entry(node, struct ksm_stable_node, node);
-		unsigned int passed = 0;
-		bool dear;
-
-		cond_resched();
-		nuksm_folding.checksum = tree_node->checksum;
-		if (task_sched_runtime(current) > until)
-			return false;
-		/* A chain may become a page, but stays in its place, or go */
-		next = rb_next(node);
-		if (!tree_node->replica)
-			continue;
-		if (!is_stable_node_chain(tree_node)) {
-			nuksm_find_out(tree_node, NULL, &dear);
-			continue;
-		}
-		while (nuksm_fold_next(tree_node, &passed))
-			cond_resched();
-		nuksm_collapse(tree_node, root);
-	}
-	nuksm_folding.checksum = 0;
-	return true;
-}
-
-/* Which are to be folded now? Who asked for that is answered once. */
-static void nuksm_begin_folding(void)
-{
-	int nid;
-
-	WRITE_ONCE(nuksm_short, false);
-	nuksm_folding.all = nuksm_folds_all();
-	for_each_node(nid)
-		nuksm_folding.wanted[nid] =
-			atomic_long_xchg(&nuksm_node_counts[nid].unwanted, 0);
-	if (nuksm_folding.all) {
-		nuksm_folding.tree = 0;
-		nuksm_folding.checksum = 0;
-	}
-}
-
-static bool nuksm_folds_more(void)
-{
-	int nid;
-
-	for_each_online_node(nid) {
-		if (nuksm_folding.wanted[nid] > 0)
-			return true;
-	}
-	return nuksm_folding.all;
-}
-
-/*
- * Folds replicas, from where it ended the last time, for so much CPU time as KSM's lock is held
- * at once. What is busy stays, until it is asked for again. Returns whether there is more.
- */
-static bool nuksm_fold_some(void)
-{
-	u64 until = task_sched_runtime(current) + NUKSM_HOLDS_MS * NSEC_PER_MSEC;
-	unsigned int nr = nuksm_nr_roots(ksm_nr_node_ids), tree = nuksm_folding.tree;
-
-	for (tree = nuksm_next_used(0, tree); tree < nr && nuksm_folds_more();
-	     tree = nuksm_next_used(0, tree + 1)) {
-		if (tree != nuksm_folding.tree)
-			nuksm_folding.checksum = 0;
-		nuksm_folding.tree = tree;
-		if (!nuksm_fold_tree(root_stable_tree + tree, until))
-			return true;
-	}
-	if (tree >= nr) {
-		nuksm_folding.tree = 0;
-		nuksm_folding.checksum = 0;
-	}
-	return false;
-}
-
-static unsigned long nuksm_count_replicas(struct shrinker *shrinker,
-					  struct shrink_control *sc)
-{
-	return atomic_long_read(&nuksm_node_counts[sc->nid].replicas) ?: SHRINK_EMPTY;
-}
-
-/* Asks for so many of a node's replicas, and that there are no new ones for some time. */
-static void nuksm_ask_back(int nid, unsigned long replicas, unsigned int seconds)
-{
-	struct nuksm_node_count *count = &nuksm_node_counts[nid];
-
-	atomic_long_add(replicas, &count->unwanted);
-	WRITE_ONCE(count->none_until, ktime_get_seconds() + seconds);
-	WRITE_ONCE(nuksm_short, true);
-}
-
-/* They are folded by nuksmd, as that takes locks. */
-static unsigned long nuksm_shrink(struct shrinker *shrinker, struct shrink_control *sc)
-{
-	nuksm_ask_back(sc->nid, sc->nr_to_scan, NUKSM_AFTER_SHRINK_S);
-	wake_up_interruptible(&nuksm_look_wait);
-	return SHRINK_STOP;
-}
-
-/*
- * Before somebody is killed for his memory, replicas go. Whoever has ksm_thread_mutex does
- * not wait for that: threads of the kernel, and who un-merges.
- */
-static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused,
-			       void *freed)
-{
-	unsigned long before = nuksm_replicas(), folds = READ_ONCE(nuksm_folds);
-	int nid;
-
-	if (!before || current->flags & PF_KTHREAD || oom_task_origin(current))
-		return NOTIFY_OK;
-	for_each_online_node(nid)
-		nuksm_ask_back(nid, atomic_long_read(&nuksm_node_counts[nid].replicas),
-			       NUKSM_AFTER_OOM_S);
-	wake_up_interruptible(&nuksm_look_wait);
-	wait_event_timeout(nuksm_folded, READ_ONCE(nuksm_folds) != folds,
-			   NUKSM_FOLDED_IN);
-	*(unsigned long *)freed += before - min(before, nuksm_replicas());
-	return NOTIFY_OK;
-}
-
-static struct notifier_block nuksm_oom_notifier = {
-	.notifier_call = nuksm_out_of_memory,
-};
-
-static void __init nuksm_replicas_init(void)
-{
-	struct shrinker *shrinker = shrinker_alloc(SHRINKER_NUMA_AWARE, "nuksm-replicas");
-
-	if (!shrinker) {
-		pr_err("ksm: nuksm's replicas are not asked for memory\n");
-		return;
-	}
-	shrinker->count_objects = nuksm_count_replicas;
-	shrinker->scan_objects = nuksm_shrink;
-	shrinker_register(shrinker);
-	if (register_oom_notifier(&nuksm_oom_notifier))
-		pr_err("ksm: nuksm's replicas are not asked for memory before OOM kills\n");
 }
 
 #else /* !CONFIG_NUKSM_PLACEMENT */

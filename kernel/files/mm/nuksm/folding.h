@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * nuKSM's replicas when they have to go, see replicas.h: as memory is short, or nobody is to
+ * have any. Who reclaims memory, or is about to kill for it, asks for them; nuksmd folds them,
+ * as that takes locks which who asks may hold.
+ *
+ * Included by looks.h. Unless it says otherwise, all of it runs under ksm_thread_mutex.
+ */
+#ifndef _MM_NUKSM_FOLDING_H
+#define _MM_NUKSM_FOLDING_H
+
+#include <linux/oom.h>
+#include <linux/shrinker.h>
+
+/* Some node's memory is short: see the unwanted of &struct nuksm_node_count. */
+static bool nuksm_short;
+
+/* Where memory was short, no replica is made for so many seconds; or nobody was to be killed. */
+#define NUKSM_AFTER_SHRINK_S	10
+#define NUKSM_AFTER_OOM_S	60
+
+/* Who finds no memory waits here until replicas have been folded, for so long at most. */
+static DECLARE_WAIT_QUEUE_HEAD(nuksm_folded);
+#define NUKSM_FOLDED_IN		(2 * HZ)
+
+/* How often replicas were folded because they had to be. */
+static unsigned long nuksm_folds;
+
+/* Is memory short on some node? */
+static bool nuksm_is_short(void)
+{
+	return READ_ONCE(nuksm_short);
+}
+
+/* Is nobody to have replicas any more? */
+static bool nuksm_folds_all(void)
+{
+	bool off = !READ_ONCE(nuksm_replica_percent) || !READ_ONCE(nuksm_look_permille);
+
+	/* data_race() as what is folded in vain is made again */
+	return off || data_race(!nuksm_places());
+}
+
+/**
+ * struct nuksm_folding - which replicas are to be folded
+ * @tree: number of the tree that is next
+ * @checksum: of the page that is next there, or one before it
+ * @all: they are all to be folded
+ * @wanted: so many on each node, otherwise
+ */
+static struct nuksm_folding {
+	unsigned int tree;
+	u32 checksum;
+	bool all;
+	long wanted[MAX_NUMNODES];
+} nuksm_folding;
+
+static bool nuksm_is_to_fold(const struct ksm_stable_node *stable_node)
+{
+	int nid = pfn_to_nid(READ_ONCE(stable_node->kpfn));
+
+	return stable_node->replica && !hlist_empty(&stable_node->hlist) &&
+	       (nuksm_folding.all || nuksm_folding.wanted[nid] > 0);
+}
+
+/*
+ * Folds a replica of @chain, if there is one behind the first *@passed of those that are to
+ * be. Returns whether there was.
+ */
+static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
+{
+	struct ksm_stable_node *dup, *target;
+	unsigned int n = 0;
+	bool dear, done;
+	int nid;
+
+	hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
+		cond_resched();
+		if (!nuksm_is_to_fold(dup) || n++ < *passed)
+			continue;
+		nid = pfn_to_nid(READ_ONCE(dup->kpfn));
+		target = nuksm_dup_for(chain, dup);
+		/* One that no other has room for is a page as any other, if it is not busy */
+		done = target ? nuksm_shift(dup, target, NUMA_NO_NODE) == -ENOENT :
+				nuksm_find_out(dup, chain, &dear) != -EBUSY;
+		if (!done)
+			++*passed;
+		else if (target)
+			nuksm_folding.wanted[nid]--;
+		return true;
+	}
+	return false;
+}
+
+/* The first of a tree's nodes that has this checksum, or a greater one. */
+static struct rb_node *nuksm_first_from(struct rb_root *root, u32 checksum)
+{
+	struct rb_node *node = root->rb_node, *first = NULL;
+
+	while (node) {
+		if (rb_entry(node, struct ksm_stable_node, node)->checksum >= checksum) {
+			first = node;
+			node = node->rb_left;
+		} else {
+			node = node->rb_right;
+		}
+	}
+	return first;
+}
+
+/* Folds replicas in one tree, until nuksmd has had so much CPU time. Returns if it is through. */
+static bool nuksm_fold_tree(struct rb_root *root, u64 until)
+{
+	struct rb_node *node, *next;
+
+	for (node = nuksm_first_from(root, nuksm_folding.checksum); node; node = next) {
+		struct ksm_stable_node *tree_node =
+			rb_entry(node, struct ksm_stable_node, node);
+		unsigned int passed = 0;
+		bool dear;
+
+		cond_resched();
+		/* Those of one checksum are gone through at once, as they are found by it */
+		if (tree_node->checksum != nuksm_folding.checksum &&
+		    task_sched_runtime(current) > until)
+			return false;
+		nuksm_folding.checksum = tree_node->checksum;
+		/* A chain may become a page, but stays in its place, or go */
+		next = rb_next(node);
+		if (!tree_node->replica)
+			continue;
+		if (!is_stable_node_chain(tree_node)) {
+			nuksm_find_out(tree_node, NULL, &dear);
+			continue;
+		}
+		while (nuksm_fold_next(tree_node, &passed))
+			cond_resched();
+		nuksm_collapse(tree_node, root);
+	}
+	nuksm_folding.checksum = 0;
+	return true;
+}
+
+/* Which are to be folded now? Who asked for that is answered once. */
+static void nuksm_begin_folding(void)
+{
+	int nid;
+
+	WRITE_ONCE(nuksm_short, false);
+	nuksm_folding.all = nuksm_folds_all();
+	for_each_node(nid)
+		nuksm_folding.wanted[nid] =
+			atomic_long_xchg(&nuksm_node_counts[nid].unwanted, 0);
+	if (nuksm_folding.all) {
+		nuksm_folding.tree = 0;
+		nuksm_folding.checksum = 0;
+	}
+}
+
+static bool nuksm_folds_more(void)
+{
+	int nid;
+
+	for_each_online_node(nid) {
+		if (nuksm_folding.wanted[nid] > 0)
+			return true;
+	}
+	return nuksm_folding.all;
+}
+
+/*
+ * Folds replicas, from where it ended the last time, for so much CPU time as KSM's lock is held
+ * at once. What is busy stays, until it is asked for again. Returns whether there is more.
+ */
+static bool nuksm_fold_some(void)
+{
+	u64 until = task_sched_runtime(current) + NUKSM_HOLDS_MS * NSEC_PER_MSEC;
+	unsigned int nr = nuksm_nr_roots(ksm_nr_node_ids), tree = nuksm_folding.tree;
+
+	for (tree = nuksm_next_used(0, tree); tree < nr && nuksm_folds_more();
+	     tree = nuksm_next_used(0, tree + 1)) {
+		if (tree != nuksm_folding.tree)
+			nuksm_folding.checksum = 0;
+		nuksm_folding.tree = tree;
+		if (!nuksm_fold_tree(root_stable_tree + tree, until))
+			return true;
+	}
+	if (tree >= nr) {
+		nuksm_folding.tree = 0;
+		nuksm_folding.checksum = 0;
+	}
+	return false;
+}
+
+static unsigned long nuksm_count_replicas(struct shrinker *shrinker,
+					  struct shrink_control *sc)
+{
+	return atomic_long_read(&nuksm_node_counts[sc->nid].replicas) ?: SHRINK_EMPTY;
+}
+
+/* Asks for so many of a node's replicas, and that there are no new ones for some time. */
+static void nuksm_ask_back(int nid, unsigned long replicas, unsigned int seconds)
+{
+	struct nuksm_node_count *count = &nuksm_node_counts[nid];
+
+	atomic_long_add(replicas, &count->unwanted);
+	WRITE_ONCE(count->none_until, ktime_get_seconds() + seconds);
+	WRITE_ONCE(nuksm_short, true);
+}
+
+/* They are folded by nuksmd, as that takes locks. */
+static unsigned long nuksm_shrink(struct shrinker *shrinker, struct shrink_control *sc)
+{
+	nuksm_ask_back(sc->nid, sc->nr_to_scan, NUKSM_AFTER_SHRINK_S);
+	wake_up_interruptible(&nuksm_look_wait);
+	return SHRINK_STOP;
+}
+
+/*
+ * Before somebody is killed for his memory, replicas go. Whoever has ksm_thread_mutex does
+ * not wait for that: threads of the kernel, and who un-merges.
+ */
+static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused,
+			       void *freed)
+{
+	unsigned long before = nuksm_replicas(), folds = READ_ONCE(nuksm_folds);
+	int nid;
+
+	if (!before || current->flags & PF_KTHREAD || oom_task_origin(current))
+		return NOTIFY_OK;
+	for_each_online_node(nid)
+		nuksm_ask_back(nid, atomic_long_read(&nuksm_node_counts[nid].replicas),
+			       NUKSM_AFTER_OOM_S);
+	wake_up_interruptible(&nuksm_look_wait);
+	wait_event_timeout(nuksm_folded, READ_ONCE(nuksm_folds) != folds,
+			   NUKSM_FOLDED_IN);
+	*(unsigned long *)freed += before - min(before, nuksm_replicas());
+	return NOTIFY_OK;
+}
+
+static struct notifier_block nuksm_oom_notifier = {
+	.notifier_call = nuksm_out_of_memory,
+};
+
+static void __init nuksm_replicas_init(void)
+{
+	struct shrinker *shrinker = shrinker_alloc(SHRINKER_NUMA_AWARE, "nuksm-replicas");
+
+	if (!shrinker) {
+		pr_err("ksm: nuksm's replicas are not asked for memory\n");
+		return;
+	}
+	shrinker->count_objects = nuksm_count_replicas;
+	shrinker->scan_objects = nuksm_shrink;
+	shrinker_register(shrinker);
+	if (register_oom_notifier(&nuksm_oom_notifier))
+		pr_err("ksm: nuksm's replicas are not asked for memory before OOM kills\n");
+}
+
+#endif /* _MM_NUKSM_FOLDING_H */
