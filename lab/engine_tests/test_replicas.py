@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Replicas: pages that several nodes use are near for each, within a budget."""
 
+import mmap
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,10 @@ pytestmark = pytest.mark.needs(nodes=2)
 
 MIB = 2
 PAGES = MIB * 256
+
+# Its memory is called broken; of so many pages.
+HARD_OFFLINE = Path("/sys/devices/system/memory/hard_offline_page")
+FAILED = 16
 
 
 def replicas(ksm: Ksm) -> dict[int, int]:
@@ -208,6 +214,38 @@ def test_there_are_none_for_who_has_a_limit(ksm: Ksm) -> None:
             check(pair)
     finally:
         cgroup.end()
+
+
+def test_who_does_not_use_a_page_pays_for_no_copy(ksm: Ksm, pair: list[Tenant]) -> None:
+    stress.account_memory()
+    cgroup = stress.Cgroup("cold")
+    try:
+        cold = [
+            Tenant(Spec(f"cold-{node}", node, MIB), cgroup.prefix()) for node in (0, 1)
+        ]
+        merge(ksm, [*pair, *cold])
+        before = cgroup.anonymous()
+        with reading(pair[0]), reading(pair[1]):
+            wait_for(ksm, PAGES)
+            assert cgroup.anonymous() <= before
+            check([*pair, *cold])
+    finally:
+        cgroup.end()
+
+
+def test_nobody_is_given_a_page_whose_memory_has_failed(
+    ksm: Ksm, pair: list[Tenant]
+) -> None:
+    with reading(pair[0]), reading(pair[1]):
+        wait_for(ksm, PAGES)
+    first = int(pair[0].facts["equal_at"], 16)
+    failed = model.frames(pair[0].pid, first, PAGES)[:FAILED]
+    for frame in failed:
+        stress.put(HARD_OFFLINE, frame * mmap.PAGESIZE)
+    wait_for(ksm, 0)
+    first = int(pair[1].facts["equal_at"], 16)
+    assert not set(failed) & set(model.frames(pair[1].pid, first, PAGES))
+    check(pair[1:])
 
 
 def test_who_leaves_a_full_page_lets_the_others_be_one_again(

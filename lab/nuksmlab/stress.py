@@ -64,6 +64,11 @@ class Cgroup:
     def used_mib(self) -> int:
         return int((self.path / "memory.current").read_text()) >> 20
 
+    def anonymous(self) -> int:
+        """Bytes of anonymous memory that it pays for."""
+        words = (self.path / "memory.stat").read_text().split()
+        return int(words[words.index("anon") + 1])
+
     def reclaim(self, mib: int) -> None:
         put(self.path / "memory.reclaim", mib << 20)
 
