@@ -10,11 +10,11 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 
-from nuksmlab import policy, stress
+from nuksmlab import policy, stress, wait
 from nuksmlab.fuzz import model
 from nuksmlab.fuzz.actions import BRISK, NOTHING_TRACKED, Actions
 from nuksmlab.fuzz.crowd import Counts, Crowd
-from nuksmlab.ksm import Ksm
+from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.tenant import Spec, Tenant
 
 REST_SECONDS = 0.5
@@ -100,8 +100,12 @@ class Round:
         self.log.check()
         self.ksm.stop()
         model.check_audit()
-        pids = [member.fuzzer.pid for member in self.crowd.alive]
-        model.check_mappings([*pids, *(sharer.pid for sharer in self.sharers)])
+        model.check_mappings(self.pids())
+
+    def pids(self) -> list[int]:
+        """Of all who may have merged pages, but for those who are ending."""
+        fuzzers = [member.fuzzer.pid for member in self.crowd.alive]
+        return [*fuzzers, *(sharer.pid for sharer in self.sharers)]
 
     def share(self) -> None:
         """Whatever was before: who shares pages now, shares them as agreed."""
@@ -140,16 +144,30 @@ class Round:
         sharer.command("restore")
         return sharer.equal_pages_by_node() == {home: sharer.equal_pages}
 
+    def left(self) -> dict[str, int]:
+        return {name: self.ksm.read(name) for name in LEFT_BEHIND}
+
+    def nothing_is_left(self) -> bool:
+        """Of what KSM had; what it could not take apart before, it tries again."""
+        if any(self.left().values()):
+            self.ksm.unmerge()
+        return not any(self.left().values())
+
     def take_apart(self) -> None:
-        """All contents are right to the end, and KSM's books are empty."""
+        """All contents are right to the end, and KSM's books are empty.
+
+        Who is just ending is none of KSM's any more, but has pages until he is gone. As
+        long as one of a tree's is mapped, stock's KSM keeps the others there, too.
+        """
         self.ksm.unmerge()
+        for pid in self.pids():
+            if merged := process_stat(pid).get("ksm_merging_pages"):
+                raise model.WrongError(f"process {pid} has {merged} merged pages")
+        wait.until(self.nothing_is_left, lambda: f"empty books: {self.left()}")
         self.crowd.all_do("verify")
         for sharer in self.sharers:
             if sharer.bad_pages():
                 raise model.WrongError(f"{sharer.spec}: not what it wrote")
-        left = {name: self.ksm.read(name) for name in LEFT_BEHIND}
-        if any(left.values()):
-            raise model.WrongError(f"KSM took everything apart, and has {left}")
         model.check_audit()
         for member in list(self.crowd.alive):
             self.crowd.end(member)
