@@ -22,6 +22,10 @@ PAGES = MIB * 256
 HARD_OFFLINE = Path("/sys/devices/system/memory/hard_offline_page")
 FAILED = 16
 
+# One page in twenty; so few of them may be missed.
+HOT = PAGES // 20
+FEW = 2
+
 
 def replicas(ksm: Ksm) -> dict[int, int]:
     """How many there are, by node."""
@@ -40,6 +44,12 @@ def wait_for(ksm: Ksm, wanted: int) -> None:
 def check(tenants: Sequence[Tenant]) -> None:
     assert all(tenant.bad_pages() == 0 for tenant in tenants)
     model.check_audit()
+
+
+def near(pair: Sequence[Tenant], first: int) -> int:
+    """How many of the hot pages from `first` on are near for both."""
+    nodes = zip(*(tenant.equal_pages_nodes() for tenant in pair), strict=True)
+    return list(nodes)[first : first + HOT].count((0, 1))
 
 
 def overfill(start: StartTenant, node: int) -> list[Tenant]:
@@ -123,6 +133,28 @@ def test_there_are_none_where_nobody_wants_them(
         wait_for(ksm, 0)
         assert ksm.read("pages_shared") == PAGES
         check(pair)
+
+
+def wait_for_near(ksm: Ksm, pair: Sequence[Tenant], first: int) -> None:
+    """Until the pages from `first` on are near for both, who use these the most."""
+    for tenant in pair:
+        tenant.command(f"churn prefer:{first},{HOT}")
+    wait.until(
+        lambda: near(pair, first) >= HOT - FEW,
+        lambda: f"{near(pair, first)} near, {replicas(ksm)}",
+        poll=1,
+    )
+    for tenant in pair:
+        tenant.command("churn stop")
+
+
+def test_the_hottest_pages_get_the_budget(ksm: Ksm, pair: list[Tenant]) -> None:
+    """All are used within each look; then others are the hottest."""
+    ksm.write("replica_percent", 6)
+    wait_for_near(ksm, pair, 0)
+    wait_for_near(ksm, pair, PAGES // 2)
+    assert count(ksm) <= 0.06 * PAGES
+    check(pair)
 
 
 def test_nothing_is_made_or_folded_while_nothing_changes(

@@ -10,37 +10,54 @@
 /* Breaks between steps, so that the scanner finds pages that stood still. */
 #define STEP_BREAK_NS 5000000L
 
+/* Between a few reads: no more than a fraction of what a page rests for. */
+#define READ_BREAK_NS 200000L
+#define READS 64
+
 static pthread_t thread;
 static bool running;
-static bool reads;
+static enum churn kind;
+static size_t first_page, preferred_pages;
 static atomic_bool stop;
 static size_t total;
 
 static void *churn(void *argument)
 {
 	const struct timespec rest = { .tv_nsec = STEP_BREAK_NS };
+	const struct timespec short_rest = { .tv_nsec = READ_BREAK_NS };
 	struct memory *memory = argument;
 	uint64_t step = 0;
 
 	do {
-		if (reads) {
-			total += memory_touch(memory);
-		} else {
+		switch (kind) {
+		case CHURN_REWRITE:
 			total += memory_churn_step(memory, step++);
 			nanosleep(&rest, NULL);
+			break;
+		case CHURN_READ:
+			total += memory_touch(memory);
+			break;
+		case CHURN_PREFER:
+			total += memory_prefer(memory, first_page,
+					       preferred_pages, READS, step++);
+			nanosleep(&short_rest, NULL);
+			break;
 		}
 	} while (!atomic_load(&stop));
 	return NULL;
 }
 
-int churn_start(struct memory *memory, bool only_read)
+int churn_start(struct memory *memory, enum churn how, size_t first,
+		size_t preferred)
 {
 	int error;
 
 	if (running)
 		return -EALREADY;
 	total = 0;
-	reads = only_read;
+	kind = how;
+	first_page = first;
+	preferred_pages = preferred;
 	atomic_store(&stop, false);
 	error = pthread_create(&thread, NULL, churn, memory);
 	running = !error;

@@ -108,6 +108,28 @@ size_t memory_touch(struct memory *memory)
 	return seen;
 }
 
+/*
+ * Reads a word of equal pages chosen at random: nine times of ten one of those that are
+ * preferred, from @first on.
+ */
+size_t memory_prefer(const struct memory *memory, size_t first, size_t preferred,
+		     size_t reads, uint64_t seed)
+{
+	const struct pages *equal = &memory->class[CLASS_EQUAL];
+
+	if (!preferred || first + preferred > equal->count)
+		return 0;
+	for (size_t read = 0; read < reads; read++) {
+		uint64_t lot = content_random(seed, 0, read);
+		size_t index = (lot >> 8) % (lot % 10 ? preferred : equal->count);
+
+		if (lot % 10)
+			index += first;
+		*(volatile unsigned char *)(equal->base + index * PAGE_BYTES);
+	}
+	return reads;
+}
+
 /* Returns how many pages were used. */
 size_t memory_use(struct memory *memory, const struct use *use)
 {

@@ -33,6 +33,8 @@ struct use {
 int memory_map(struct memory *memory, bool mergeable);
 size_t memory_verify(struct memory *memory, size_t *bad);
 size_t memory_touch(struct memory *memory);
+size_t memory_prefer(const struct memory *memory, size_t first, size_t preferred,
+		     size_t reads, uint64_t seed);
 size_t memory_use(struct memory *memory, const struct use *use);
 size_t memory_write(struct memory *memory, size_t wanted);
 size_t memory_restore(struct memory *memory);

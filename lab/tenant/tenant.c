@@ -247,13 +247,15 @@ static void do_fork(struct memory *memory)
 
 static void do_churn(struct memory *memory, const char *verb)
 {
-	size_t pages = 0;
+	size_t first, pages = 0;
 	int error = -EINVAL;
 
 	if (!strcmp(verb, "start"))
-		error = churn_start(memory, false);
+		error = churn_start(memory, CHURN_REWRITE, 0, 0);
 	else if (!strcmp(verb, "read"))
-		error = churn_start(memory, true);
+		error = churn_start(memory, CHURN_READ, 0, 0);
+	else if (sscanf(verb, "prefer:%zu,%zu", &first, &pages) == 2)
+		error = churn_start(memory, CHURN_PREFER, first, pages);
 	else if (!strcmp(verb, "stop"))
 		error = churn_stop(&pages);
 	if (error)

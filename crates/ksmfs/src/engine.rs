@@ -54,6 +54,10 @@ pub struct Engine {
     pub replicas_made: Option<u64>,
     /// Copies whose sharers went back to another page.
     pub replicas_folded: Option<u64>,
+    /// Pages hot enough for a copy that got none in the last round of looks: the budget is spent.
+    pub replicas_refused: Option<u64>,
+    /// To be hot enough, a page has to be used within so many milliseconds; 0: within a look.
+    pub replica_glance_ms: Option<u64>,
     /// Levels of a tree passed by comparing two checksums.
     pub checksum_compares: Option<u64>,
     /// Levels of a tree at which two pages were compared.
@@ -105,6 +109,8 @@ impl Engine {
             replicas_by_node: by_node("replicas_by_node")?,
             replicas_made: number("replicas_made")?,
             replicas_folded: number("replicas_folded")?,
+            replicas_refused: number("replicas_refused")?,
+            replica_glance_ms: number("replica_glance_ms")?,
             checksum_compares: number("checksum_compares")?,
             content_compares: number("content_compares")?,
             compared_bytes: number("compared_bytes")?,
@@ -281,6 +287,8 @@ mod tests {
             ("replicas_by_node", "N1=30\n"),
             ("replicas_made", "31\n"),
             ("replicas_folded", "32\n"),
+            ("replicas_refused", "33\n"),
+            ("replica_glance_ms", "8\n"),
             ("checksum_compares", "17\n"),
             ("content_compares", "18\n"),
             ("compared_bytes", "19\n"),
@@ -299,7 +307,7 @@ mod tests {
             "look_cpu_permille": 5, "looks": 25, "look_cpu_us": 26, "look_round_ms": 27,
             "used_local": 28, "used_remote": 29,
             "replica_percent": 10, "replicas_by_node": {"1": 30},
-            "replicas_made": 31, "replicas_folded": 32,
+            "replicas_made": 31, "replicas_folded": 32, "replicas_refused": 33, "replica_glance_ms": 8,
             "checksum_compares": 17, "content_compares": 18, "compared_bytes": 19,
             "collisions": 20, "replaced": 21, "summed": 24, "last_scan_ms": 22, "last_scan_cpu_ms": 23,
         });

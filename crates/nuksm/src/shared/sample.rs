@@ -315,6 +315,8 @@ pub mod tests {
             replicas_by_node: Some(PagesByNode(BTreeMap::from([(1, 20)]))),
             replicas_made: Some(30),
             replicas_folded: Some(10),
+            replicas_refused: Some(5),
+            replica_glance_ms: Some(8),
             checksum_compares: Some(1_234_567),
             content_compares: Some(2_000),
             compared_bytes: Some(6_001_000),

@@ -48,7 +48,7 @@ static void nuksm_audit_node(struct seq_file *m, struct nuksm_audit *audit,
 
 	hlist_for_each_entry(rmap_item, &stable_node->hlist, hlist) {
 		if (rmap_item->head != stable_node ||
-		    (rmap_item->address & NUKSM_ITEM_FLAGS) != STABLE_FLAG)
+		    (rmap_item->address & (UNSTABLE_FLAG | STABLE_FLAG)) != STABLE_FLAG)
 			nuksm_compare_counts(m, audit, "sharer", nid, 0, 1);
 		len++;
 	}

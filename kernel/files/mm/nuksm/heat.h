@@ -19,6 +19,12 @@
 #define NUKSM_LOOKED_FLAG	0x800
 #define NUKSM_LOOKS_MASK	SEQNR_MASK
 
+/*
+ * And where the others have NUKSM_SUMMED_FLAG: the mapping was used within the last glance,
+ * see nuksm_glance().
+ */
+#define NUKSM_GLANCED_FLAG	0x400
+
 /**
  * struct nuksm_looks - where looks are in the lists of all mappings
  * @mm: of the mapping that is next, or NULL for the first process of the bucket
@@ -31,6 +37,7 @@
  * @began: when the look has that is going on, in jiffies
  * @over_at: when it is over, in ns of CPU time of nuksmd
  * @moves: how many pages it may still move
+ * @ranks: it may change the ranks of pages: its glance, if any, was in time
  */
 struct nuksm_looks {
 	struct mm_struct *mm;
@@ -43,6 +50,7 @@ struct nuksm_looks {
 	unsigned long began;
 	u64 over_at;
 	unsigned int moves;
+	bool ranks;
 };
 
 static struct nuksm_looks nuksm_looks;
@@ -118,7 +126,7 @@ static void nuksm_look_past(const struct ksm_rmap_item *item)
  */
 static void nuksm_begin_looks(struct ksm_rmap_item *item)
 {
-	item->address &= ~(NUKSM_LOOKED_FLAG | NUKSM_LOOKS_MASK);
+	item->address &= ~(NUKSM_LOOKED_FLAG | NUKSM_GLANCED_FLAG | NUKSM_LOOKS_MASK);
 	if (item->heat == NUKSM_TOUCHED)
 		item->address |= NUKSM_LOOKS_MASK;
 }
@@ -131,6 +139,12 @@ static void nuksm_note_look(struct ksm_rmap_item *item, bool touched)
 	/* Who looks for mappings reads it, too */
 	WRITE_ONCE(item->address, (item->address & ~NUKSM_LOOKS_MASK) | looks);
 	item->heat = nuksm_heat_of_looks(looks, item->heat);
+}
+
+/* Was the mapping used within the last glance, or, if there are none, the last look? */
+static bool nuksm_is_glanced(const struct ksm_rmap_item *item)
+{
+	return item->address & (nuksm_replica_stats.glance_ms ? NUKSM_GLANCED_FLAG : 1);
 }
 
 #else /* !CONFIG_NUKSM_PLACEMENT */

@@ -304,10 +304,16 @@ struct nuksm_node_count {
  * struct nuksm_replica_stats - counted by nuksmd alone
  * @made: copies of merged pages made for a node
  * @folded: those whose sharers went back to another page
+ * @refused: pages hot enough for one that did not get it in the last round of looks, as the
+ *	budget was spent
+ * @glance_ms: the time within which a page has to be used in each look to be hot enough, or
+ *	0: as long as looks
  */
 struct nuksm_replica_stats {
 	unsigned long made;
 	unsigned long folded;
+	unsigned long refused;
+	unsigned long glance_ms;
 };
 
 /* Bits of the number of a node in struct ksm_rmap_item. */

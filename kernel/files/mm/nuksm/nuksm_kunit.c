@@ -363,6 +363,43 @@ static void replicas_take_what_they_may(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, nuksm_may_replicate(U32_MAX, U32_MAX, 99));
 }
 
+static void rank_is_use_in_several_looks(struct kunit *test)
+{
+	u8 rank = 0;
+	int look;
+
+	for (look = 1; look <= NUKSM_RANK_COPIED; look++) {
+		KUNIT_EXPECT_LT(test, rank, NUKSM_RANK_COPIED);
+		rank = nuksm_next_rank(rank, true);
+	}
+	KUNIT_EXPECT_EQ(test, rank, NUKSM_RANK_COPIED);
+	for (look = 0; look < 10; look++)
+		rank = nuksm_next_rank(rank, true);
+	KUNIT_EXPECT_EQ(test, rank, NUKSM_RANK_MOST);
+	for (look = 1; look <= NUKSM_RANK_MOST; look++) {
+		KUNIT_EXPECT_GT(test, rank, 0);
+		rank = nuksm_next_rank(rank, false);
+	}
+	KUNIT_EXPECT_EQ(test, rank, 0);
+	KUNIT_EXPECT_EQ(test, nuksm_next_rank(rank, false), 0);
+}
+
+static void glances_are_as_short_as_the_budget_asks_for(struct kunit *test)
+{
+	unsigned long ms;
+
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(0, 0, true), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(0, 0, false), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(0, 1, false), NUKSM_GLANCE_MOST_MS);
+	for (ms = NUKSM_GLANCE_MOST_MS; ms > NUKSM_GLANCE_LEAST_MS; ms /= 2)
+		KUNIT_EXPECT_EQ(test, nuksm_next_glance(ms, 1, true), ms / 2);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(NUKSM_GLANCE_LEAST_MS, 1, false),
+			NUKSM_GLANCE_LEAST_MS);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(8, 0, false), 8);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(8, 0, true), 16);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(NUKSM_GLANCE_MOST_MS, 0, true), 0);
+}
+
 #ifdef CONFIG_NUKSM_PLACEMENT
 /* What is known of one lot says nothing of the next. */
 static void lots_follow_from_the_whole_content(struct kunit *test)
@@ -403,6 +440,8 @@ static struct kunit_case nuksm_cases[] = {
 	KUNIT_CASE(who_comes_takes_and_moves_nothing_else),
 	KUNIT_CASE(heat_follows_use_and_keeps_from_changing),
 	KUNIT_CASE(replicas_take_what_they_may),
+	KUNIT_CASE(rank_is_use_in_several_looks),
+	KUNIT_CASE(glances_are_as_short_as_the_budget_asks_for),
 #ifdef CONFIG_NUKSM_PLACEMENT
 	KUNIT_CASE(lots_follow_from_the_whole_content),
 #endif

@@ -581,6 +581,8 @@ static NUKSM_COUNTER(used_local, nuksm_look_stats.used_local);
 static NUKSM_COUNTER(used_remote, nuksm_look_stats.used_remote);
 static NUKSM_COUNTER(replicas_made, nuksm_replica_stats.made);
 static NUKSM_COUNTER(replicas_folded, nuksm_replica_stats.folded);
+static NUKSM_COUNTER(replicas_refused, nuksm_replica_stats.refused);
+static NUKSM_COUNTER(replica_glance_ms, nuksm_replica_stats.glance_ms);
 
 /* The nodes that have any, as in numa_maps: N0=123 N1=456 */
 static ssize_t show_by_node(char *buf, size_t offset)
@@ -646,6 +648,8 @@ static struct attribute *placement_attrs[] = {
 	&replica_percent_attr.attr,
 	&replicas_made_counter.attr.attr,
 	&replicas_folded_counter.attr.attr,
+	&replicas_refused_counter.attr.attr,
+	&replica_glance_ms_counter.attr.attr,
 	&replicas_by_node_attr.attr,
 	&pages_shared_by_node_attr.attr,
 	&pages_sharing_by_node_attr.attr,

@@ -28,6 +28,7 @@
 #include <linux/bitops.h>
 #include <linux/int_log.h>
 #include <linux/jhash.h>
+#include <linux/minmax.h>
 
 #include "policy.h"
 
@@ -204,4 +205,40 @@ bool nuksm_may_replicate(unsigned long replicas, unsigned long saved,
 			 unsigned int percent)
 {
 	return (u64)replicas * 100 <= (u64)saved * percent;
+}
+
+/**
+ * nuksm_next_rank - a page was looked at once more: which rank has it?
+ * @rank: before
+ * @used: within a glance, by those for whom a replica is, or would be
+ *
+ * Return: its rank.
+ */
+u8 nuksm_next_rank(u8 rank, bool used)
+{
+	if (used)
+		return min(rank + 1, NUKSM_RANK_MOST);
+	return rank ? rank - 1 : 0;
+}
+
+/**
+ * nuksm_next_glance - how short is the time in which a page has to be used to have rank?
+ * @glance_ms: how long it was in the last round of looks, or 0: as long as a look
+ * @refused: so many pages of rank got no replica in it, as the budget was spent
+ * @spare: half of the budget or more is not
+ *
+ * As long as more pages have rank than there may be replicas, it becomes shorter: those
+ * that are left are the hottest.
+ *
+ * Return: how long it is in the next round, or 0.
+ */
+unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long refused,
+				bool spare)
+{
+	if (refused)
+		return glance_ms ? max(glance_ms / 2, NUKSM_GLANCE_LEAST_MS) :
+				   NUKSM_GLANCE_MOST_MS;
+	if (spare)
+		return glance_ms == NUKSM_GLANCE_MOST_MS ? 0 : glance_ms * 2;
+	return glance_ms;
 }

@@ -100,6 +100,17 @@ struct nuksm_ballot {
 /* A lot has so many bits. */
 #define NUKSM_LOT_BITS		15
 
+/*
+ * A page's rank among those that are hot on several nodes goes from 0 to the first of
+ * these; from the second on it may have replicas.
+ */
+#define NUKSM_RANK_MOST		5
+#define NUKSM_RANK_COPIED	4
+
+/* A glance, the shortest time in which use is seen, has at least and most so many ms. */
+#define NUKSM_GLANCE_LEAST_MS	1UL
+#define NUKSM_GLANCE_MOST_MS	64UL
+
 void nuksm_ballot_open(struct nuksm_ballot *ballot,
 		       enum nuksm_placement placement);
 void nuksm_ballot_add(struct nuksm_ballot *ballot,
@@ -110,5 +121,8 @@ enum nuksm_reason nuksm_ballot_reason(const struct nuksm_ballot *ballot);
 u8 nuksm_heat_of_looks(u8 looks, u8 before);
 bool nuksm_may_replicate(unsigned long replicas, unsigned long saved,
 			 unsigned int percent);
+u8 nuksm_next_rank(u8 rank, bool used);
+unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long refused,
+				bool spare);
 
 #endif /* _MM_NUKSM_POLICY_H */

@@ -23,6 +23,12 @@
 
 #include <linux/userfaultfd_k.h>
 
+/* Pages of rank that got no replica in this round of looks, as the budget was spent. */
+static unsigned long nuksm_refused_now;
+
+/* So many replicas without rank have to go in this round, for the sake of those. */
+static unsigned long nuksm_outranked;
+
 /* Of more pages with the same content the others are not looked for: that takes too long. */
 #define NUKSM_MOST_DUPS		64
 
@@ -33,6 +39,24 @@ static bool nuksm_fits_budget(unsigned int more)
 
 	return nuksm_may_replicate(replicas + more, ksm_pages_sharing + replicas,
 				   READ_ONCE(nuksm_replica_percent));
+}
+
+/*
+ * A round of looks is over. Pages are ranked anew by how short a time they are used within,
+ * as long as there are too many for the budget.
+ */
+static void nuksm_end_ranking(void)
+{
+	struct nuksm_replica_stats *stats = &nuksm_replica_stats;
+	bool spare = nuksm_may_replicate(2 * nuksm_replicas(),
+					 ksm_pages_sharing + nuksm_replicas(),
+					 READ_ONCE(nuksm_replica_percent));
+
+	WRITE_ONCE(stats->glance_ms,
+		   nuksm_next_glance(stats->glance_ms, nuksm_refused_now, spare));
+	WRITE_ONCE(stats->refused, nuksm_refused_now);
+	nuksm_outranked = nuksm_refused_now;
+	nuksm_refused_now = 0;
 }
 
 static struct rb_root *nuksm_root_of(const struct ksm_stable_node *stable_node)
@@ -407,6 +431,7 @@ static void nuksm_file_copy(struct ksm_stable_node *dup, struct folio *folio,
 	dup->checksum = stable_node->checksum;
 	nuksm_begin_asking(dup);
 	dup->lot = stable_node->lot;
+	dup->rank = NUKSM_RANK_MOST;
 	dup->replica = true;
 	chain->replica = true;
 	stable_node_chain_add_dup(dup, chain);
@@ -435,6 +460,25 @@ static int nuksm_map_copy(struct ksm_stable_node *stable_node, struct folio *fro
 	return -ENOENT;
 }
 
+/*
+ * The page was looked at once more. A replica has rank by the use of those who share it, another
+ * page by that of who might share replicas.
+ */
+static void nuksm_rank(struct ksm_stable_node *stable_node, int here)
+{
+	const struct ksm_rmap_item *item;
+	bool used = false;
+
+	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
+		used = nuksm_is_glanced(item) &&
+		       (stable_node->replica || item->home != here);
+		if (used)
+			break;
+		cond_resched();
+	}
+	stable_node->rank = nuksm_next_rank(stable_node->rank, used);
+}
+
 /* Of those who use the page and whose home is @nid, one who may pay for a copy. */
 static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, int nid)
 {
@@ -442,7 +486,7 @@ static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, 
 
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
 		if (item->home == nid && nuksm_own_heat(item) == NUKSM_TOUCHED &&
-		    !ksm_test_exit(item->mm) && nuksm_may_pay(item->mm))
+		    nuksm_is_glanced(item) && !ksm_test_exit(item->mm) && nuksm_may_pay(item->mm))
 			return item->mm;
 		cond_resched();
 	}
@@ -539,6 +583,15 @@ static int nuksm_find_out(struct ksm_stable_node *stable_node,
 	return 0;
 }
 
+/* Is a replica to go, for the sake of pages that are used more often? */
+static bool nuksm_is_outranked(const struct ksm_stable_node *stable_node)
+{
+	if (stable_node->rank || !nuksm_outranked)
+		return false;
+	nuksm_outranked--;
+	return true;
+}
+
 /*
  * A replica is there for those who use it, within the budget, beside a page that could have
  * all of its sharers. Returns whether any of them share another one now; @stable_node may be
@@ -550,7 +603,7 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 	int here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
 	struct ksm_stable_node *target;
 
-	if (is_used && nuksm_fits_budget(0)) {
+	if (is_used && nuksm_fits_budget(0) && !nuksm_is_outranked(stable_node)) {
 		/* Somebody may have moved one of them */
 		target = nuksm_dup_on(chain, here, stable_node);
 		if (target && !nuksm_fits_into(stable_node, target))
@@ -589,6 +642,20 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 }
 
 /*
+ * May the page have one more replica, on node @nid? The budget is for those that have rank; if
+ * it is spent, they wait for others to lose theirs.
+ */
+static bool nuksm_has_rank(const struct ksm_stable_node *stable_node, int nid)
+{
+	if (stable_node->rank < NUKSM_RANK_COPIED || !nuksm_takes_replica(nid))
+		return false;
+	if (nuksm_fits_budget(1))
+		return true;
+	nuksm_refused_now++;
+	return false;
+}
+
+/*
  * Who uses the page on another node shares one that is there. Returns whether any do now;
  * @stable_node may be gone then.
  */
@@ -606,7 +673,7 @@ static bool nuksm_spread(struct ksm_stable_node *stable_node,
 			continue;
 		if (target && (!target->replica || nuksm_fits_budget(0)))
 			n = nuksm_shift(stable_node, target, nid);
-		else if (!target && nuksm_fits_budget(1) && nuksm_takes_replica(nid))
+		else if (!target && nuksm_has_rank(stable_node, nid))
 			n = nuksm_replicate(stable_node, chain, nid);
 		if (n == -ENOENT)
 			return true;
@@ -646,6 +713,8 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node)
 			return err == -ENOENT;
 		}
 	}
+	if (nuksm_looks.ranks && READ_ONCE(nuksm_replica_percent))
+		nuksm_rank(stable_node, here);
 	if (stable_node->replica)
 		done = nuksm_tend_replica(stable_node, chain, hot && !dear);
 	else if (!hot && by_heat && chain && chain->replica)

@@ -490,6 +490,7 @@ static void nuksm_begin_asking(struct ksm_stable_node *stable_node)
 	stable_node->moves = 0;
 	stable_node->vain = 0;
 	stable_node->elsewhere = false;
+	stable_node->rank = 0;
 }
 
 /*
@@ -506,7 +507,7 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 	u32 lot;
 
 	/* There is one for each merged page */
-	BUILD_BUG_ON(IS_ENABLED(CONFIG_64BIT) && sizeof(*stable_node) > 56);
+	BUILD_BUG_ON(IS_ENABLED(CONFIG_64BIT) && sizeof(*stable_node) > 64);
 
 	nuksm_begin_asking(stable_node);
 	stable_node->replica = false;

@@ -61,6 +61,13 @@ static unsigned long nuksm_tag(struct page *page, unsigned long seqnr)
  */
 #define NUKSM_SUMMED_FLAG	0x400
 
+/* Of a mapping of a merged page the bit says something else, see heat.h. */
+static bool nuksm_is_summed(const struct ksm_rmap_item *rmap_item)
+{
+	return (rmap_item->address & (NUKSM_SUMMED_FLAG | STABLE_FLAG)) ==
+	       NUKSM_SUMMED_FLAG;
+}
+
 /* Is it the page that was there when the mapping was tagged? */
 static bool nuksm_is_same(const struct ksm_rmap_item *rmap_item,
 			  struct page *page)
@@ -132,7 +139,7 @@ static bool nuksm_is_in_place(const struct ksm_rmap_item *rmap_item,
 /* Notes what was seen of the page. A sum that was kept holds until it is written to. */
 static void nuksm_note_visit(struct ksm_rmap_item *rmap_item, struct folio *folio)
 {
-	if ((rmap_item->address & NUKSM_SUMMED_FLAG) &&
+	if (nuksm_is_summed(rmap_item) &&
 	    (folio_test_ksm(folio) || nuksm_writing.now == NUKSM_WRITTEN))
 		rmap_item->address &= PAGE_MASK;
 	rmap_item->writes = nuksm_writes_of(rmap_item, folio);
@@ -194,8 +201,8 @@ static void nuksm_keep_sum(struct ksm_rmap_item *rmap_item, struct page *page)
 /* The page's checksum: the one that was kept, or what it takes to read the page. */
 static u32 nuksm_sum(struct ksm_rmap_item *rmap_item, struct page *page)
 {
-	bool kept = (rmap_item->address & NUKSM_SUMMED_FLAG) &&
-		    nuksm_is_same(rmap_item, page) && !nuksm_is_turn(rmap_item) &&
+	bool kept = nuksm_is_summed(rmap_item) && nuksm_is_same(rmap_item, page) &&
+		    !nuksm_is_turn(rmap_item) &&
 		    ksm_scan.seqnr != nuksm_writing.unkept;
 
 	rmap_item->address &= PAGE_MASK;

@@ -120,6 +120,11 @@ fn ksm(page: &mut Page, sample: &Sample) {
     page.metric("engine_replica_bytes", "gauge", "Copies of merged pages for this node.", replicas);
     page.counter("engine_made_replicas_total", "Copies the engine made.", engine.replicas_made);
     page.counter("engine_folded_replicas_total", "Copies the engine gave up.", engine.replicas_folded);
+    page.gauge(
+        "engine_refused_replicas",
+        "Pages hot enough for a copy that have none.",
+        engine.replicas_refused,
+    );
 }
 
 /// Where pages are, as last seen; who exited since is not there any more.

@@ -31,9 +31,10 @@ pub fn report(engine: &Engine, scanned: Option<u64>) -> String {
     let of_used = format!("of use was local, in {}", known(looks));
     let replicas = engine.replicas_by_node.as_ref().map(PagesByNode::sum);
     let of_replicas = format!(
-        "copies of merged pages for another node; {} made, {} given up",
+        "copies of merged pages for another node; {} made, {} given up, {} refused",
         known(engine.replicas_made),
-        known(engine.replicas_folded)
+        known(engine.replicas_folded),
+        known(engine.replicas_refused)
     );
     let seconds = |ms: Option<u64>| known(ms.map(|ms| format!("{:.2} s", ms as f64 / 1000.0)));
     let scan_cpu = format!("of which ksmd was on a CPU for {}", seconds(engine.last_scan_cpu_ms));
@@ -80,7 +81,7 @@ Engine
   moved                     50  merged pages, by the kernel, to place them
   not moved                  2  attempts to move one that failed
   used locally          90.0 %  of use was local, in 300 looks, which took 1.20 s of CPU time
-  replicas                  20  copies of merged pages for another node; 30 made, 10 given up
+  replicas                  20  copies of merged pages for another node; 30 made, 10 given up, 5 refused
   by checksum          1234567  levels of a tree that comparing integers decided
   by content              2000  comparing two pages did, reading 3000 bytes of each on average
   collisions                 1  pages of equal checksum that differed
