@@ -74,6 +74,9 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
 	bool dear, done;
 	int nid;
 
+	/* So many are busy: they are left alone */
+	if (*passed == NUKSM_MOST_DUPS)
+		return false;
 	hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
 		cond_resched();
 		if (!nuksm_is_to_fold(dup) || n++ < *passed)
@@ -116,15 +119,15 @@ static bool nuksm_fold_tree(struct rb_root *root, u64 until)
 	for (node = nuksm_first_from(root, nuksm_folding.checksum); node; node = next) {
 		struct ksm_stable_node *tree_node =
 			rb_entry(node, struct ksm_stable_node, node);
+		bool is_next = tree_node->checksum != nuksm_folding.checksum;
 		unsigned int passed = 0;
 		bool dear;
 
 		cond_resched();
-		/* Those of one checksum are gone through at once, as they are found by it */
-		if (tree_node->checksum != nuksm_folding.checksum &&
-		    task_sched_runtime(current) > until)
-			return false;
 		nuksm_folding.checksum = tree_node->checksum;
+		/* Those of one checksum are gone through at once, as they are found by it */
+		if (is_next && task_sched_runtime(current) > until)
+			return false;
 		/* A chain may become a page, but stays in its place, or go */
 		next = rb_next(node);
 		if (!tree_node->replica)

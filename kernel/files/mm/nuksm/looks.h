@@ -25,6 +25,7 @@
 
 #ifdef CONFIG_NUKSM_PLACEMENT
 
+#include <linux/delay.h>
 #include <linux/kthread.h>
 #include <linux/mmu_notifier.h>
 #include <linux/random.h>
@@ -39,16 +40,20 @@
 #define NUKSM_LOOK_EVERY_MS	1000
 #define NUKSM_LOOK_CHANCE_MS	500
 
-/* What a glance saw is noted if it took no more than so many times as long, and so many ms. */
+/*
+ * What a glance saw is noted if it took no more than so many times as long, and so many ms: a
+ * turn is waited for in ticks. The first half of its look takes no more than half of these.
+ */
 #define NUKSM_GLANCE_TIMES	2
-#define NUKSM_GLANCE_LATE_MS	10
+#define NUKSM_GLANCE_LATE_MS	max(10, 3 * MSEC_PER_SEC / HZ)
 
 /* Between two parts of folding replicas. */
 #define NUKSM_FOLD_PAUSE_MS	10
 
-/* From one folding to the next, in jiffies. */
+/* From one folding to the next, in jiffies, and in times as long as it took. */
 #define NUKSM_FOLD_EVERY	((unsigned long)HZ)
 #define NUKSM_FOLD_AT_LEAST_EVERY	(64UL * HZ)
+#define NUKSM_FOLD_TIMES	10
 
 /*
  * One look moves no more pages than these, fewer of those that are dear; and its second
@@ -309,30 +314,32 @@ static unsigned int nuksm_glance_at_some(struct nuksm_looks *at)
 
 	for (n = 0; at->item && n < NUKSM_LOOKED_AT_ONCE; n++) {
 		struct ksm_rmap_item *item = at->item;
-		unsigned long address = item->address & ~NUKSM_GLANCED_FLAG;
 
 		at->item = item->rmap_list;
 		prefetch(at->item);
-		if (!(address & NUKSM_LOOKED_FLAG))
-			continue;
-		if (locked && nuksm_is_young(item))
-			address |= NUKSM_GLANCED_FLAG;
-		WRITE_ONCE(item->address, address);
+		if (locked && (item->address & NUKSM_LOOKED_FLAG) && nuksm_is_young(item))
+			WRITE_ONCE(item->address, item->address | NUKSM_GLANCED_FLAG);
 	}
 	if (locked)
 		mmap_read_unlock(mm);
 	return n;
 }
 
-/* Glances at as many mappings as the look began with, in the same order. */
-static void nuksm_glance_at(unsigned long n)
+/*
+ * Glances at as many mappings as the look began with, in the same order. Returns whether that
+ * was done by @until, in ns.
+ */
+static bool nuksm_glance_at(unsigned long n, u64 until)
 {
 	struct nuksm_looks at = nuksm_looks;
 
 	while (n && (at.item || nuksm_next_process(&at))) {
 		n -= min(n, nuksm_glance_at_some(&at));
 		cond_resched();
+		if (ktime_get_ns() > until)
+			return false;
 	}
+	return true;
 }
 
 /* Part of the second half. Returns whether there is more of it. */
@@ -373,17 +380,15 @@ static bool nuksm_looks_now(void)
 static void nuksm_glance(unsigned long n, u64 began)
 {
 	unsigned long ms = nuksm_replica_stats.glance_ms;
-	u64 most_ns = (NUKSM_GLANCE_TIMES * ms + NUKSM_GLANCE_LATE_MS) * NSEC_PER_MSEC;
+	u64 until = began + (NUKSM_GLANCE_TIMES * ms + NUKSM_GLANCE_LATE_MS) * NSEC_PER_MSEC;
 
 	nuksm_looks.ranks = false;
 	mutex_unlock(&ksm_thread_mutex);
 	usleep_range_state(ms * USEC_PER_MSEC, ms * USEC_PER_MSEC * 9 / 8, TASK_IDLE);
 	if (!nuksm_take_turn())
 		return;
-	if (nuksm_looks_now() && ktime_get_ns() - began <= most_ns) {
-		nuksm_glance_at(n);
-		nuksm_looks.ranks = ktime_get_ns() - began <= most_ns;
-	}
+	if (nuksm_looks_now() && ktime_get_ns() <= until)
+		nuksm_looks.ranks = nuksm_glance_at(n, until);
 	mutex_unlock(&ksm_thread_mutex);
 }
 
@@ -410,7 +415,7 @@ static void nuksm_look_ends(unsigned long n, u64 most_ns)
 
 static void nuksm_look(u64 most_ns)
 {
-	unsigned long n, began;
+	unsigned long n, began, glance_ms, holds_ms;
 
 	if (!nuksm_take_turn())
 		return;
@@ -419,9 +424,11 @@ static void nuksm_look(u64 most_ns)
 		return;
 	}
 	began = jiffies;
-	n = nuksm_look_begins(min(most_ns / 2, NUKSM_HOLDS_MS * NSEC_PER_MSEC));
+	glance_ms = nuksm_replica_stats.glance_ms;
+	holds_ms = glance_ms ? glance_ms + NUKSM_GLANCE_LATE_MS / 2 : NUKSM_HOLDS_MS;
+	n = nuksm_look_begins(min(most_ns / 2, holds_ms * NSEC_PER_MSEC));
 	nuksm_looks.ranks = true;
-	if (nuksm_replica_stats.glance_ms)
+	if (glance_ms)
 		nuksm_glance(n, ktime_get_ns());
 	else
 		mutex_unlock(&ksm_thread_mutex);
@@ -448,15 +455,16 @@ static unsigned long nuksm_look_pause(u64 took, unsigned int permille)
 /*
  * Folds the replicas that have to be, and tells those who wait for their memory. Returns how
  * long what is left of them is left alone, in jiffies: each time twice as long, if that was
- * in vain.
+ * in vain; otherwise by how long it took.
  */
 static unsigned long nuksm_fold(unsigned long pause)
 {
 	unsigned long folded = nuksm_replica_stats.folded;
+	u64 began = task_sched_runtime(current), took;
 	bool more = true;
 
 	nuksm_begin_folding();
-	while (more && nuksm_replicas() && nuksm_take_turn()) {
+	while (more && nuksm_replicas() && !freezing(current) && nuksm_take_turn()) {
 		more = nuksm_fold_some();
 		mutex_unlock(&ksm_thread_mutex);
 		if (more)
@@ -464,9 +472,10 @@ static unsigned long nuksm_fold(unsigned long pause)
 	}
 	WRITE_ONCE(nuksm_folds, nuksm_folds + 1);
 	wake_up(&nuksm_folded);
-	if (nuksm_replica_stats.folded != folded || !nuksm_replicas())
-		return NUKSM_FOLD_EVERY;
-	return min(2 * pause, NUKSM_FOLD_AT_LEAST_EVERY);
+	if (nuksm_replica_stats.folded == folded && nuksm_replicas())
+		return min(2 * pause, NUKSM_FOLD_AT_LEAST_EVERY);
+	took = task_sched_runtime(current) - began;
+	return max(nsecs_to_jiffies(NUKSM_FOLD_TIMES * took), NUKSM_FOLD_EVERY);
 }
 
 /* Is it time to fold some? */

@@ -304,8 +304,8 @@ struct nuksm_node_count {
  * struct nuksm_replica_stats - counted by nuksmd alone
  * @made: copies of merged pages made for a node
  * @folded: those whose sharers went back to another page
- * @refused: pages hot enough for one that did not get it in the last round of looks, as the
- *	budget was spent
+ * @refused: how many more pages hot enough for them would have had in the last round of looks,
+ *	but for the budget
  * @glance_ms: the time within which a page has to be used in each look to be hot enough, or
  *	0: as long as looks
  */
@@ -326,6 +326,10 @@ struct nuksm_replica_stats {
 #define NUKSM_SCAN_BITS		2
 #define NUKSM_MOVES_BITS	3
 #define NUKSM_VAIN_BITS		2
+
+/* Bits of its rank in struct ksm_stable_node, and of the round of looks that it is of. */
+#define NUKSM_RANK_BITS		3
+#define NUKSM_ROUND_BITS	5
 
 extern enum nuksm_placement nuksm_placement;
 extern struct nuksm_placement_stats nuksm_placement_stats;

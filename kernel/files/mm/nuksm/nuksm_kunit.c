@@ -388,16 +388,96 @@ static void glances_are_as_short_as_the_budget_asks_for(struct kunit *test)
 {
 	unsigned long ms;
 
-	KUNIT_EXPECT_EQ(test, nuksm_next_glance(0, 0, true), 0);
-	KUNIT_EXPECT_EQ(test, nuksm_next_glance(0, 0, false), 0);
-	KUNIT_EXPECT_EQ(test, nuksm_next_glance(0, 1, false), NUKSM_GLANCE_MOST_MS);
+	/* A budget of 50 */
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(0, 0, 1000, 5), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(0, 50, 1000, 5), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(0, 51, 1000, 5), NUKSM_GLANCE_MOST_MS);
 	for (ms = NUKSM_GLANCE_MOST_MS; ms > NUKSM_GLANCE_LEAST_MS; ms /= 2)
-		KUNIT_EXPECT_EQ(test, nuksm_next_glance(ms, 1, true), ms / 2);
-	KUNIT_EXPECT_EQ(test, nuksm_next_glance(NUKSM_GLANCE_LEAST_MS, 1, false),
+		KUNIT_EXPECT_EQ(test, nuksm_next_glance(ms, 51, 1000, 5), ms / 2);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(NUKSM_GLANCE_LEAST_MS, 51, 1000, 5),
 			NUKSM_GLANCE_LEAST_MS);
-	KUNIT_EXPECT_EQ(test, nuksm_next_glance(8, 0, false), 8);
-	KUNIT_EXPECT_EQ(test, nuksm_next_glance(8, 0, true), 16);
-	KUNIT_EXPECT_EQ(test, nuksm_next_glance(NUKSM_GLANCE_MOST_MS, 0, true), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(8, 50, 1000, 5), 8);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(8, 13, 1000, 5), 8);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(8, 12, 1000, 5), 16);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(NUKSM_GLANCE_MOST_MS, 12, 1000, 5), 0);
+}
+
+/* Pages of which there may be replicas, as used by the model below. */
+#define MODEL_HOT	500UL
+#define MODEL_WARM	5000UL
+#define MODEL_BUDGET	1000UL
+
+/* Is a page used within a glance, if it is used once in so many ms, at any moment? */
+static bool model_use(struct rnd_state *rnd, unsigned long glance_ms, u32 every_ms)
+{
+	return prandom_u32_state(rnd) % (every_ms * 1000) <
+	       (glance_ms ?: 100) * 1000;
+}
+
+/*
+ * One round of looks at pages of two kinds, which have replicas or want them; those that
+ * come first get them first. Returns how many replicas were made and folded.
+ */
+static unsigned long model_round(struct rnd_state *rnd, u8 *ranks, bool *copied,
+				 unsigned long *glance_ms, unsigned long *outranked)
+{
+	unsigned long used = 0, refused = 0, copies = 0, changes = 0;
+	int i;
+
+	for (i = 0; i < MODEL_WARM + MODEL_HOT; i++)
+		copies += copied[i];
+	for (i = 0; i < MODEL_WARM + MODEL_HOT; i++) {
+		bool use = model_use(rnd, *glance_ms, i < MODEL_WARM ? 50 : 5);
+
+		ranks[i] = nuksm_next_rank(ranks[i], use);
+		used += use;
+		if (copied[i] && !ranks[i] && *outranked &&
+		    copies + *outranked > MODEL_BUDGET) {
+			copied[i] = false;
+			copies--;
+			--*outranked;
+			changes++;
+		} else if (!copied[i] && use && ranks[i] >= NUKSM_RANK_COPIED) {
+			if (copies < MODEL_BUDGET) {
+				copied[i] = true;
+				copies++;
+				changes++;
+			} else {
+				refused++;
+			}
+		}
+	}
+	*outranked = refused;
+	*glance_ms = nuksm_next_glance(*glance_ms, used, MODEL_BUDGET, 100);
+	return changes;
+}
+
+/* Pages used every 5 ms, behind ten times as many used every 50 ms: all have replicas. */
+static void budget_is_for_the_hottest(struct kunit *test)
+{
+	unsigned long glance_ms = 0, outranked = 0, changes = 0;
+	size_t n = MODEL_WARM + MODEL_HOT;
+	struct rnd_state rnd;
+	bool *copied;
+	int i, hot = 0;
+	u8 *ranks;
+
+	ranks = kunit_kzalloc(test, n, GFP_KERNEL);
+	copied = kunit_kzalloc(test, n * sizeof(*copied), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, ranks);
+	KUNIT_ASSERT_NOT_NULL(test, copied);
+	prandom_seed_state(&rnd, 17);
+	for (i = 0; i < 40; i++)
+		model_round(&rnd, ranks, copied, &glance_ms, &outranked);
+	for (i = 0; i < 40; i++)
+		changes += model_round(&rnd, ranks, copied, &glance_ms, &outranked);
+	for (i = MODEL_WARM; i < n; i++)
+		hot += copied[i];
+	KUNIT_EXPECT_EQ(test, hot, MODEL_HOT);
+	/* A warm one may get what nobody wants, if it is used within several glances by chance */
+	KUNIT_EXPECT_LE(test, changes, MODEL_BUDGET / 100);
+	KUNIT_EXPECT_GE(test, glance_ms, 2);
+	KUNIT_EXPECT_LE(test, glance_ms, 8);
 }
 
 #ifdef CONFIG_NUKSM_PLACEMENT
@@ -442,6 +522,7 @@ static struct kunit_case nuksm_cases[] = {
 	KUNIT_CASE(replicas_take_what_they_may),
 	KUNIT_CASE(rank_is_use_in_several_looks),
 	KUNIT_CASE(glances_are_as_short_as_the_budget_asks_for),
+	KUNIT_CASE(budget_is_for_the_hottest),
 #ifdef CONFIG_NUKSM_PLACEMENT
 	KUNIT_CASE(lots_follow_from_the_whole_content),
 #endif

@@ -72,6 +72,8 @@ static bool nuksm_begin_look(struct ksm_rmap_item *item, bool locked)
 {
 	bool young = false;
 
+	/* What the last glance saw of it is old by now */
+	WRITE_ONCE(item->address, item->address & ~NUKSM_GLANCED_FLAG);
 	if (locked && nuksm_clear_young(item, &young))
 		WRITE_ONCE(item->address, item->address | NUKSM_LOOKED_FLAG);
 	else

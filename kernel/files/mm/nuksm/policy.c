@@ -224,21 +224,23 @@ u8 nuksm_next_rank(u8 rank, bool used)
 /**
  * nuksm_next_glance - how short is the time in which a page has to be used to have rank?
  * @glance_ms: how long it was in the last round of looks, or 0: as long as a look
- * @refused: so many pages of rank got no replica in it, as the budget was spent
- * @spare: half of the budget or more is not
+ * @used: so many replicas, and pages that want one, were used within that
+ * @saved: what merging would save without replicas, in pages
+ * @percent: of that which they may take
  *
- * As long as more pages have rank than there may be replicas, it becomes shorter: those
- * that are left are the hottest.
+ * As long as that is more than there may be, it becomes shorter: those that are left are
+ * the hottest. In twice the time at most twice as many are used; it becomes longer if four
+ * times as many may be, so that it does not go to and fro by chance.
  *
  * Return: how long it is in the next round, or 0.
  */
-unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long refused,
-				bool spare)
+unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long used,
+				unsigned long saved, unsigned int percent)
 {
-	if (refused)
+	if (!nuksm_may_replicate(used, saved, percent))
 		return glance_ms ? max(glance_ms / 2, NUKSM_GLANCE_LEAST_MS) :
 				   NUKSM_GLANCE_MOST_MS;
-	if (spare)
+	if (nuksm_may_replicate(4 * used, saved, percent))
 		return glance_ms == NUKSM_GLANCE_MOST_MS ? 0 : glance_ms * 2;
 	return glance_ms;
 }

@@ -122,7 +122,7 @@ u8 nuksm_heat_of_looks(u8 looks, u8 before);
 bool nuksm_may_replicate(unsigned long replicas, unsigned long saved,
 			 unsigned int percent);
 u8 nuksm_next_rank(u8 rank, bool used);
-unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long refused,
-				bool spare);
+unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long used,
+				unsigned long saved, unsigned int percent);
 
 #endif /* _MM_NUKSM_POLICY_H */

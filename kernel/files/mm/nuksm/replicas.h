@@ -23,17 +23,27 @@
 
 #include <linux/userfaultfd_k.h>
 
-/* Pages of rank that got no replica in this round of looks, as the budget was spent. */
-static unsigned long nuksm_refused_now;
-
-/* So many replicas without rank have to go in this round, for the sake of those. */
-static unsigned long nuksm_outranked;
+/**
+ * struct nuksm_ranking - which pages get the budget, in one round of looks
+ * @number: of the round, NUKSM_ROUND_BITS of it
+ * @used: replicas that were used within the glance, and those that pages want for such use
+ * @refused: those of the latter whose pages have rank, but got none, as the budget was spent
+ * @outranked: so many replicas without rank have to go, for those of the round before
+ * @over: the round before ended with more than the budget has
+ */
+static struct nuksm_ranking {
+	u8 number;
+	unsigned long used;
+	unsigned long refused;
+	unsigned long outranked;
+	bool over;
+} nuksm_ranking;
 
 /* Of more pages with the same content the others are not looked for: that takes too long. */
 #define NUKSM_MOST_DUPS		64
 
 /* Do so many replicas more fit into the budget? Without replicas merging would save more. */
-static bool nuksm_fits_budget(unsigned int more)
+static bool nuksm_fits_budget(unsigned long more)
 {
 	unsigned long replicas = nuksm_replicas();
 
@@ -48,15 +58,20 @@ static bool nuksm_fits_budget(unsigned int more)
 static void nuksm_end_ranking(void)
 {
 	struct nuksm_replica_stats *stats = &nuksm_replica_stats;
-	bool spare = nuksm_may_replicate(2 * nuksm_replicas(),
-					 ksm_pages_sharing + nuksm_replicas(),
-					 READ_ONCE(nuksm_replica_percent));
+	unsigned int percent = READ_ONCE(nuksm_replica_percent);
+	unsigned long glance_ms = 0;
 
-	WRITE_ONCE(stats->glance_ms,
-		   nuksm_next_glance(stats->glance_ms, nuksm_refused_now, spare));
-	WRITE_ONCE(stats->refused, nuksm_refused_now);
-	nuksm_outranked = nuksm_refused_now;
-	nuksm_refused_now = 0;
+	if (percent)
+		glance_ms = nuksm_next_glance(stats->glance_ms, nuksm_ranking.used,
+					      ksm_pages_sharing + nuksm_replicas(),
+					      percent);
+	WRITE_ONCE(stats->glance_ms, glance_ms);
+	WRITE_ONCE(stats->refused, nuksm_ranking.refused);
+	nuksm_ranking = (struct nuksm_ranking){
+		.number = nuksm_ranking.number + 1,
+		.outranked = nuksm_ranking.refused,
+		.over = !nuksm_fits_budget(0),
+	};
 }
 
 static struct rb_root *nuksm_root_of(const struct ksm_stable_node *stable_node)
@@ -431,7 +446,7 @@ static void nuksm_file_copy(struct ksm_stable_node *dup, struct folio *folio,
 	dup->checksum = stable_node->checksum;
 	nuksm_begin_asking(dup);
 	dup->lot = stable_node->lot;
-	dup->rank = NUKSM_RANK_MOST;
+	dup->rank = NUKSM_RANK_COPIED;
 	dup->replica = true;
 	chain->replica = true;
 	stable_node_chain_add_dup(dup, chain);
@@ -462,13 +477,18 @@ static int nuksm_map_copy(struct ksm_stable_node *stable_node, struct folio *fro
 
 /*
  * The page was looked at once more. A replica has rank by the use of those who share it, another
- * page by that of who might share replicas.
+ * page by that of who might share replicas. Returns whether that is so for the first time in
+ * this round: then it counts.
  */
-static void nuksm_rank(struct ksm_stable_node *stable_node, int here)
+static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 {
+	u8 round = nuksm_ranking.number % BIT(NUKSM_ROUND_BITS);
 	const struct ksm_rmap_item *item;
 	bool used = false;
 
+	if (!nuksm_looks.ranks || !READ_ONCE(nuksm_replica_percent) ||
+	    stable_node->ranked == round)
+		return false;
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
 		used = nuksm_is_glanced(item) &&
 		       (stable_node->replica || item->home != here);
@@ -476,7 +496,11 @@ static void nuksm_rank(struct ksm_stable_node *stable_node, int here)
 			break;
 		cond_resched();
 	}
+	stable_node->ranked = round;
 	stable_node->rank = nuksm_next_rank(stable_node->rank, used);
+	if (used && stable_node->replica)
+		nuksm_ranking.used++;
+	return true;
 }
 
 /* Of those who use the page and whose home is @nid, one who may pay for a copy. */
@@ -494,19 +518,18 @@ static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, 
 }
 
 /*
- * Copies a page to node @nid for its sharers there. *@chain: the page's, or NULL; there may be
- * one then. Returns how many share the copy, or -ENOENT if @stable_node is gone.
+ * Copies a page to node @nid for its sharers there, of whom @payer is one. *@chain: the page's,
+ * or NULL; there may be one then. Returns how many share the copy, or -ENOENT if @stable_node
+ * is gone.
  */
 static int nuksm_replicate(struct ksm_stable_node *stable_node,
-			   struct ksm_stable_node **chain, int nid)
+			   struct ksm_stable_node **chain, int nid,
+			   struct mm_struct *payer)
 {
-	struct mm_struct *payer = nuksm_payer(stable_node, nid);
 	struct ksm_stable_node *dup;
 	struct folio *from, *to = NULL;
 	int n = 0;
 
-	if (!payer)
-		return 0;
 	dup = kmem_cache_alloc(stable_node_cache, GFP_NOWAIT | __GFP_NOWARN);
 	if (!dup)
 		return 0;
@@ -557,6 +580,8 @@ static void nuksm_count_as(struct ksm_stable_node *stable_node, struct folio *fo
 		atomic_long_add(replica ? 1 : -1,
 				&nuksm_node_counts[folio_nid(folio)].replicas);
 	stable_node->replica = replica;
+	/* It was that of use elsewhere, or is to be */
+	stable_node->rank = replica ? NUKSM_RANK_COPIED : 0;
 }
 
 /*
@@ -583,13 +608,17 @@ static int nuksm_find_out(struct ksm_stable_node *stable_node,
 	return 0;
 }
 
-/* Is a replica to go, for the sake of pages that are used more often? */
+/* Is a replica to go, for the sake of pages that are used more often, and have no room? */
 static bool nuksm_is_outranked(const struct ksm_stable_node *stable_node)
 {
-	if (stable_node->rank || !nuksm_outranked)
-		return false;
-	nuksm_outranked--;
-	return true;
+	return !stable_node->rank && nuksm_looks.ranks && nuksm_ranking.outranked &&
+	       !nuksm_fits_budget(nuksm_ranking.outranked);
+}
+
+/* Has the budget room for a replica that there is? If not, those without rank go first. */
+static bool nuksm_has_room_for(const struct ksm_stable_node *stable_node)
+{
+	return nuksm_fits_budget(0) || (stable_node->rank && !nuksm_ranking.over);
 }
 
 /*
@@ -601,9 +630,11 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 			       struct ksm_stable_node *chain, bool is_used)
 {
 	int here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
+	bool outranked = nuksm_is_outranked(stable_node);
 	struct ksm_stable_node *target;
+	int n;
 
-	if (is_used && nuksm_fits_budget(0) && !nuksm_is_outranked(stable_node)) {
+	if (is_used && nuksm_has_room_for(stable_node) && !outranked) {
 		/* Somebody may have moved one of them */
 		target = nuksm_dup_on(chain, here, stable_node);
 		if (target && !nuksm_fits_into(stable_node, target))
@@ -611,7 +642,10 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 	} else {
 		target = nuksm_dup_for(chain, stable_node);
 	}
-	return target && nuksm_shift(stable_node, target, NUMA_NO_NODE);
+	n = target ? nuksm_shift(stable_node, target, NUMA_NO_NODE) : 0;
+	if (n == -ENOENT && outranked)
+		nuksm_ranking.outranked--;
+	return n;
 }
 
 /* Is it a replica that is hot, and could be folded into @other? */
@@ -642,39 +676,50 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 }
 
 /*
- * May the page have one more replica, on node @nid? The budget is for those that have rank; if
- * it is spent, they wait for others to lose theirs.
+ * The page would have one more replica, on node @nid: who of those who use it there pays for
+ * that, or NULL? The budget is for pages that have rank; if it is spent, they wait for others
+ * to lose theirs. @first: that is asked for the first time in this round.
  */
-static bool nuksm_has_rank(const struct ksm_stable_node *stable_node, int nid)
+static struct mm_struct *nuksm_affords(const struct ksm_stable_node *stable_node, int nid,
+				       bool first)
 {
-	if (stable_node->rank < NUKSM_RANK_COPIED || !nuksm_takes_replica(nid))
-		return false;
+	struct mm_struct *payer = nuksm_takes_replica(nid) ?
+					  nuksm_payer(stable_node, nid) : NULL;
+
+	if (!payer)
+		return NULL;
+	nuksm_ranking.used += first;
+	if (stable_node->rank < NUKSM_RANK_COPIED)
+		return NULL;
 	if (nuksm_fits_budget(1))
-		return true;
-	nuksm_refused_now++;
-	return false;
+		return payer;
+	nuksm_ranking.refused += first;
+	return NULL;
 }
 
 /*
  * Who uses the page on another node shares one that is there. Returns whether any do now;
- * @stable_node may be gone then.
+ * @stable_node may be gone then. @first: as for nuksm_affords().
  */
 static bool nuksm_spread(struct ksm_stable_node *stable_node,
-			 struct ksm_stable_node **chain)
+			 struct ksm_stable_node **chain, bool first)
 {
 	int nid, n, here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
 	bool done = false;
 
 	for_each_set_bit(nid, nuksm_ballot.hot_nodes, NUKSM_MOST_NODES) {
-		struct ksm_stable_node *target = nuksm_dup_on(*chain, nid, stable_node);
+		struct ksm_stable_node *target;
+		struct mm_struct *payer;
 
-		n = 0;
 		if (nid == here)
 			continue;
-		if (target && (!target->replica || nuksm_fits_budget(0)))
+		n = 0;
+		target = nuksm_dup_on(*chain, nid, stable_node);
+		payer = target ? NULL : nuksm_affords(stable_node, nid, first);
+		if (payer)
+			n = nuksm_replicate(stable_node, chain, nid, payer);
+		else if (target && (!target->replica || nuksm_fits_budget(0)))
 			n = nuksm_shift(stable_node, target, nid);
-		else if (!target && nuksm_has_rank(stable_node, nid))
-			n = nuksm_replicate(stable_node, chain, nid);
 		if (n == -ENOENT)
 			return true;
 		done |= n > 0;
@@ -693,7 +738,7 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node)
 	bool hot = nuksm_ballot.hottest == NUKSM_TOUCHED;
 	bool by_heat = nuksm_ballot.placement == NUKSM_FAIR;
 	struct ksm_stable_node *chain = NULL;
-	bool dear = false, done = false;
+	bool dear = false, done = false, first;
 	struct rb_root *root;
 	int err;
 
@@ -713,8 +758,7 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node)
 			return err == -ENOENT;
 		}
 	}
-	if (nuksm_looks.ranks && READ_ONCE(nuksm_replica_percent))
-		nuksm_rank(stable_node, here);
+	first = nuksm_rank(stable_node, here);
 	if (stable_node->replica)
 		done = nuksm_tend_replica(stable_node, chain, hot && !dear);
 	else if (!hot && by_heat && chain && chain->replica)
@@ -722,7 +766,7 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node)
 	/* If nobody uses it here, it is to be moved first */
 	if (!done && hot && READ_ONCE(nuksm_replica_percent) &&
 	    (!by_heat || test_bit(here, nuksm_ballot.hot_nodes)))
-		done = nuksm_spread(stable_node, &chain);
+		done = nuksm_spread(stable_node, &chain, first);
 	nuksm_collapse(chain, root);
 	return done;
 }

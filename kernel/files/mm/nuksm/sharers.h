@@ -491,6 +491,7 @@ static void nuksm_begin_asking(struct ksm_stable_node *stable_node)
 	stable_node->vain = 0;
 	stable_node->elsewhere = false;
 	stable_node->rank = 0;
+	stable_node->ranked = 0;
 }
 
 /*
