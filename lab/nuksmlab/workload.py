@@ -4,6 +4,8 @@
 import json
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypedDict, cast
 
@@ -82,6 +84,18 @@ class Instance:
     def run(self, operations: int) -> Answer:
         self.begin(operations)
         return self.end()
+
+    def prefer(self, first: int, count: int) -> None:
+        """Which pages are hot, in its own order; none: by Zipf's law."""
+        self.send(f"hot {first} {count}")
+
+    @contextmanager
+    def using(self, rate: int) -> Iterator[None]:
+        """Meanwhile it does so many operations a second, which are not counted."""
+        self.send(f"use {rate}")
+        yield
+        self.send("rest")
+        self._read()
 
     def pages_by_node(self) -> dict[int, int]:
         """Where the kernel says this instance's shared data is."""

@@ -109,6 +109,7 @@ def observe(trial: Trial, merged: float = 1.0) -> Result:
         "pages_sharing": 0 if off else kept * (count - 1),
         "pages_freed": 0 if off else kept * (count - 1) - 20,
         "instances": instances,
+        "learned": None,
         "expected": "abc",
         "raw": "raw/made-up/observed.jsonl#1",
     }

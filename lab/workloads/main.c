@@ -4,6 +4,8 @@
  * memory that the kernel may merge; then obeys its standard input, line by line:
  *
  *	warm	reads a byte of each page, so that all of them are mapped
+ *	hot FIRST COUNT	which pages it prefers, if it does; see workload.h
+ *	use N	N operations a second, until the next line
  *	run N	N operations, between marks for the plugin that counts
  *	quit
  *
@@ -12,6 +14,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +32,7 @@
 #define ANYWHERE -1 /* instead of a node: in a guest, which is bound itself */
 
 static const struct workload *const workloads[] = { &random_access, &btree, &cg,
-						    &xsbench, &sweep };
+						    &xsbench, &skewed, &sweep };
 #define WORKLOADS (sizeof(workloads) / sizeof(workloads[0]))
 
 struct options {
@@ -122,6 +125,32 @@ static double now(void)
 	return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
+static void prefer(const struct options *options, const char *first, const char *count)
+{
+	if (!options->workload->prefer || !first || !count)
+		fail("'hot FIRST COUNT' of what has hot pages");
+	options->workload->prefer(number(first, UINT32_MAX), number(count, UINT32_MAX));
+}
+
+/* As many as belong to the time that has passed, a millisecond or more at once. */
+static void use(const struct options *options, const char *argument)
+{
+	uint64_t rate = number(argument, UINT32_MAX), done = 0, due;
+	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
+	double began = now();
+
+	if (!options->workload->prefer)
+		fail("'use' of what has hot pages");
+	while (!poll(&input, 1, 1)) {
+		due = (now() - began) * rate;
+		if (options->workload->run(due - done))
+			fail("wrong words");
+		done = due;
+	}
+	printf("{\"operations\": %" PRIu64 "}\n", done);
+	fflush(stdout);
+}
+
 static void run(const struct options *options, const char *argument)
 {
 	uint64_t operations = number(argument, UINT32_MAX);
@@ -160,6 +189,12 @@ int main(int argc, char **argv)
 			break;
 		if (!strcmp(line, "warm"))
 			warm(shared, used);
+		else if (!strcmp(line, "hot") && argument)
+			prefer(&options, argument, strtok(NULL, " \n"));
+		else if (!strcmp(line, "use") && argument)
+			use(&options, argument);
+		else if (!strcmp(line, "rest"))
+			continue;
 		else if (!strcmp(line, "run") && argument)
 			run(&options, argument);
 		else

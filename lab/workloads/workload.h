@@ -16,16 +16,19 @@
  * @operation: what one operation is
  * @prepare: fills at most so many bytes of shared memory, which is all zero;
  *           returns how many it used. What it needs besides, it allocates
+ * @prefer: the pages in the order of how hot they are begin with this one, and so many of them
+ *          are; none: each is less so than the one before. Or NULL
  * @run: so many operations; returns a checksum of their answers
  */
 struct workload {
 	const char *name;
 	const char *operation;
 	size_t (*prepare)(void *shared, size_t bytes);
+	void (*prefer)(uint64_t first, uint64_t count);
 	uint64_t (*run)(uint64_t operations);
 };
 
-extern const struct workload random_access, btree, cg, xsbench, sweep;
+extern const struct workload random_access, btree, cg, xsbench, skewed, sweep;
 
 /* A good 64-bit hash of a number (the finalizer of splitmix64). */
 static inline uint64_t hash(uint64_t x)

@@ -8,11 +8,13 @@ guests/         the same as fairness/, in virtual machines
 nodes/          four nodes: IV-E
 pressure/       Figure 8
 merging/        another paper, KSM's of 2009, and its Figure 8
+replicas/       beyond the paper: hot pages on several nodes
 consolidation/  another report: KSM under KVM
 
 extent          how much of each workload; configurations; parts, one boot each
 trial           one trial, and what was observed of it
 start           instances of any workload
+use             some pages are used more than others
 guest           the trials, inside the machine
 where           in an emulated machine, or on this one
 runner          what was observed is kept, and not run again

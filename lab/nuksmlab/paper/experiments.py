@@ -26,6 +26,8 @@ from nuksmlab.paper.pressure import experiment as pressure
 from nuksmlab.paper.pressure import section as pressure_section
 from nuksmlab.paper.priority import plan as priority_plan
 from nuksmlab.paper.priority import section as priority_section
+from nuksmlab.paper.replicas import plan as replicas_plan
+from nuksmlab.paper.replicas import section as replicas_section
 from nuksmlab.paper.runner import Complete
 from nuksmlab.paper.section import Section, all_measured, of_model
 from nuksmlab.paper.trial import Result
@@ -203,5 +205,6 @@ TRIALS = (
     Trials("priority", priority_plan.parts, priority_section.section),
     Trials("nodes", nodes_plan.parts, nodes_section.section),
     Trials("guests", guests_plan.parts, guests_section.section),
+    Trials("replicas", replicas_plan.parts, replicas_section.section),
 )
 ALL: tuple[Experiment, ...] = (*TRIALS, Pressure(), Merging(), Consolidation())

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from nuksmlab import numa, perf, program, wait
 from nuksmlab.ksm import Ksm, process_stat
+from nuksmlab.paper import use
 from nuksmlab.paper.start import Fleet, Running
-from nuksmlab.paper.trial import Observed, Phase, Trial
+from nuksmlab.paper.trial import Learned, Observed, Phase, Trial
 from nuksmlab.perf import Events
 
 OUTPUT = Path(os.environ["NUKSM_OUTPUT"])
@@ -36,6 +37,8 @@ def configure(ksm: Ksm, trial: Trial) -> None:
     ksm.write_text("placement", trial["placement"])
     ksm.write_text("index", trial["index"])
     ksm.write("kib_per_tree", trial["kib_per_tree"])
+    if "use" in trial:
+        use.configure(ksm, trial["use"])
     ksm.set_speed(CRAWL)
     ksm.start()
 
@@ -48,13 +51,18 @@ def wait_for_ksmd(instance: Running) -> None:
     )
 
 
-def merge(ksm: Ksm, trial: Trial, instances: Sequence[Running]) -> None:
-    ksm.merge(sum(instance.equal_pages for instance in instances))
+def merge(ksm: Ksm, trial: Trial, instances: Sequence[Running]) -> Learned | None:
+    learned = None
+    if "use" in trial:
+        learned = use.merge(ksm, trial["use"], instances)
+    else:
+        ksm.merge(sum(instance.equal_pages for instance in instances))
     if trial["corrected"]:
         program.place_once(trial["corrected"])
         ksm.settle()
     # Merged pages stay; ksmd's own accesses are not part of what is measured.
     ksm.stop()
+    return learned
 
 
 def merge_part(ksm: Ksm, mappings: float) -> None:
@@ -148,9 +156,13 @@ def carry_out(ksm: Ksm, fleet: Fleet, trial: Trial) -> Iterator[Observed]:
         for stage in range(1, trial["stages"]):
             yield measure(ksm, trial, instances, free)
             merge_part(ksm, mappings * stage / (trial["stages"] - 1) - 1)
+        learned = None
         if trial["placement"] != "off":
-            merge(ksm, trial, instances)
-        yield measure(ksm, trial, instances, free)
+            learned = merge(ksm, trial, instances)
+        observed = measure(ksm, trial, instances, free)
+        if learned:
+            observed["learned"] = learned
+        yield observed
 
 
 def progress(number: int, total: int, observed: Observed, took: float) -> str:

@@ -110,7 +110,9 @@ def write_csv(directory: Path, table: Table) -> None:
     with (directory / f"{table.name}.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         heads = (
-            f"{column.name} ({column.kind})" if column.kind else column.name
+            f"{column.name} ({column.kind})"
+            if column.kind and not table.bare_heads
+            else column.name
             for column in table.columns
         )
         writer.writerow([*heads, "raw samples"])

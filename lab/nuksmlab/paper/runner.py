@@ -19,6 +19,7 @@ from typing import TypedDict, cast
 
 from nuksmlab import counter, database, paths, virtual
 from nuksmlab.counter import Counts
+from nuksmlab.paper import use
 from nuksmlab.paper.extent import Part
 from nuksmlab.paper.start import run_here
 from nuksmlab.paper.trial import Observed, Result, Trial
@@ -36,6 +37,7 @@ SOURCES = (
 SOURCES_OF = {
     database.NAME: ("database.py",),
     virtual.PREFIX: ("nested.py", "virtual.py"),
+    use.NAME: ("looks.py", "paper/use.py"),
 }
 
 
@@ -190,6 +192,7 @@ def read(kept: Path) -> Iterator[Result]:
                 {**instance, "counts": counted[number].popleft() if counted else None}
                 for number, instance in enumerate(observed["instances"])
             ],
+            "learned": observed.get("learned"),
             "expected": done["expected"][work(observed["trial"])],
             "raw": f"raw/{kept.name}/observed.jsonl#{line}",
         }

@@ -43,6 +43,7 @@ class Table:
     rows: list[Row]
     note: str = ""
     of_model: bool = False  # says nothing where times are measured
+    bare_heads: bool = False  # in the CSV, whose columns have names of their own
 
 
 @dataclass(frozen=True)

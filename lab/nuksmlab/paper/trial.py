@@ -17,6 +17,30 @@ class Place(TypedDict):
     nice: int
 
 
+class Use(TypedDict):
+    """What is hot before instances are measured, and what replicas may take."""
+
+    kind: str  # equal: the same pages for all; the others are of replicas.plan
+    hot_percent: int  # of the pages, for nine in ten accesses; 0: by Zipf's law
+    budget_percent: int
+    across: bool  # merge_across_nodes
+    looks: int  # within which nothing changes before it is measured; 0: without
+
+
+class Learned(TypedDict):
+    """What nuksmd made of that use."""
+
+    looks: int  # until nothing changed
+    settled: bool
+    made: int
+    folded: int
+    migrated: int
+    replicas: int  # in the end
+    most: int  # at any time
+    glance_ms: int
+    refused: int
+
+
 class Trial(TypedDict):
     configuration: str  # its name in the tables
     workload: str
@@ -29,6 +53,7 @@ class Trial(TypedDict):
     instances: list[Place]
     stages: int  # measured phases, each after a further part was merged
     repetition: int
+    use: NotRequired[Use]
 
 
 class Phase(TypedDict):
@@ -55,6 +80,7 @@ class Observed(TypedDict):
         int  # free, or of files: by how many more there are since merging began
     )
     instances: list[ObservedInstance]
+    learned: NotRequired[Learned]
 
 
 class ResultInstance(ObservedInstance):
@@ -67,6 +93,7 @@ class Result(TypedDict):
     pages_sharing: int
     pages_freed: int
     instances: list[ResultInstance]
+    learned: Learned | None
     expected: str  # checksum, of a run on the host without merging
     raw: str  # file and line of what was observed
 

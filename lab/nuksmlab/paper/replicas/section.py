@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What replicas take, and what is remote no more."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from matplotlib.figure import Figure as Canvas
+
+from nuksmlab.paper import use
+from nuksmlab.paper.model import Hardware
+from nuksmlab.paper.replicas import plan
+from nuksmlab.paper.section import (
+    MEASURED,
+    Check,
+    Column,
+    Picture,
+    Row,
+    Section,
+    Table,
+    answers,
+    at_least,
+    at_most,
+    counted,
+    legend,
+    number,
+)
+from nuksmlab.paper.trial import Result, Use
+
+TITLE = "Beyond the paper: replicas of hot pages"
+# A tenth of the accesses goes to cold pages, of which there is one copy; and 2 points.
+REMOTE = {2: 7.0, 4: 9.5}
+SMALL = 5  # percent: so much may be hot for that
+SAVED = 94.0
+AFTER_MOVE = 10.0
+# Two counts of 200,000 accesses each, by chance: five standard deviations.
+CHANCE = 0.8
+
+
+class Outcome:
+    """Of one trial."""
+
+    def __init__(self, result: Result) -> None:
+        assert "use" in result["trial"]
+        self.result = result
+        self.use: Use = result["trial"]["use"]
+        self.config = result["trial"]["configuration"]
+        self.nodes = len(result["trial"]["instances"])
+        self.workload = (self.nodes, self.use["kind"], self.use["hot_percent"])
+
+    @property
+    def name(self) -> str:
+        hot = f"{self.use['hot_percent']} % hot" if self.use["hot_percent"] else ""
+        what = " ".join(word for word in (self.use["kind"], hot) if word)
+        return f"{self.nodes} nodes, {what}, {self.config}"
+
+    def remote(self) -> float:
+        """Of the accesses of those who used their pages, in percent."""
+        several = self.result["instances"]
+        if self.use["kind"] == use.IDLE:
+            several = several[:1]
+        counts = [one["counts"] for one in several if one["counts"]]
+        remote = sum(one["remote"] for one in counts)
+        return 100 * remote / sum(one["local"] + one["remote"] for one in counts)
+
+    def sharing(self) -> int:
+        return self.result["pages_sharing"]
+
+
+class Outcomes:
+    """All, and what each of them is compared with."""
+
+    def __init__(self, results: Sequence[Result]) -> None:
+        self.all = [Outcome(result) for result in results]
+
+    def of(self, one: Outcome, way: plan.Way) -> Outcome:
+        """The same workload's, another way."""
+        return next(
+            other
+            for other in self.all
+            if (other.workload, other.config) == (one.workload, way.configuration.name)
+        )
+
+    def saved(self, one: Outcome) -> float:
+        """Of what KSM saves, in percent."""
+        return 100 * one.sharing() / self.of(one, plan.KSM).sharing()
+
+
+def table(outcomes: Outcomes) -> Table:
+    columns = [
+        Column("nodes"),
+        Column("workload"),
+        Column("hot_percent"),
+        Column("config"),
+        Column("budget_percent"),
+        *(
+            Column(name, MEASURED)
+            for name in (
+                *("remote_percent", "saved_percent", "replicas", "most_replicas"),
+                *("looks_until_quiet", "made", "folded", "migrated", "glance_ms"),
+            )
+        ),
+    ]
+    rows = []
+    for one in outcomes.all:
+        learned = one.result["learned"]
+        cells = [
+            str(one.nodes),
+            one.use["kind"],
+            str(one.use["hot_percent"]),
+            one.config,
+            str(one.use["budget_percent"]),
+            number(one.remote()),
+            number(outcomes.saved(one)),
+        ]
+        if learned:
+            looks = str(learned["looks"]) if learned["settled"] else "never"
+            cells += [str(learned["replicas"]), str(learned["most"]), looks]
+            cells += [str(learned["made"]), str(learned["folded"])]
+            cells += [str(learned["migrated"]), str(learned["glance_ms"])]
+        else:
+            cells += ["-"] * 7
+        rows.append(Row(cells, [one.result["raw"]]))
+    note = (
+        "Of the DRAM accesses of those who use their pages, and of what KSM saves; the "
+        "looks after which nothing changed for twenty more."
+    )
+    return Table(
+        "replicas", "Remote accesses and savings", columns, rows, note, bare_heads=True
+    )
+
+
+def with_replicas(outcomes: Outcomes) -> list[Outcome]:
+    return [one for one in outcomes.all if one.use["budget_percent"]]
+
+
+def checks(outcomes: Outcomes) -> Iterator[Check]:
+    for one in with_replicas(outcomes):
+        learned = one.result["learned"]
+        assert learned
+        budget, hot = one.use["budget_percent"], one.use["hot_percent"]
+        fair, stock = outcomes.of(one, plan.FAIR), outcomes.of(one, plan.KSM)
+        yield at_most(
+            f"{one.name}: remote accesses, %, against nuKSM's",
+            [one.remote()],
+            fair.remote() + CHANCE,
+        )
+        yield at_most(
+            f"{one.name}: replicas, at any time",
+            [learned["most"]],
+            budget * stock.sharing() // 100,
+            0,
+        )
+        yield at_least(
+            f"{one.name}: saved, % of KSM's", [outcomes.saved(one)], 100 - budget, 1
+        )
+        if one.use["kind"] != use.MOVED:
+            yield Check(
+                f"{one.name}: nothing changes any more",
+                f"for {plan.QUIET_LOOKS} looks",
+                f"after {learned['looks']}" if learned["settled"] else "never",
+                learned["settled"],
+            )
+        if one.use["kind"] == use.EQUAL and hot <= min(SMALL, budget):
+            yield at_most(
+                f"{one.name}: remote accesses, %", [one.remote()], REMOTE[one.nodes]
+            )
+            if budget <= SMALL:
+                saved = [outcomes.saved(one)]
+                yield at_least(f"{one.name}: saved, %", saved, SAVED, 1)
+        if one.use["kind"] == use.MOVED:
+            yield at_most(
+                f"{one.name}: remote accesses, {use.LOOKS_AFTER_MOVE} looks later, %",
+                [one.remote()],
+                AFTER_MOVE,
+            )
+
+
+def draw(outcomes: Outcomes, canvas: Canvas) -> None:
+    """One line for each workload: from no replicas to the largest budget."""
+    nodes = sorted({one.nodes for one in outcomes.all})
+    all_axes = canvas.subplots(1, len(nodes), sharey=True, squeeze=False)[0]
+    for axes, count in zip(all_axes, nodes, strict=True):
+        workloads = {
+            one.workload: one for one in with_replicas(outcomes) if one.nodes == count
+        }
+        for workload, any_one in workloads.items():
+            line = [outcomes.of(any_one, plan.FAIR)] + [
+                one for one in with_replicas(outcomes) if one.workload == workload
+            ]
+            _, kind, hot = workload
+            axes.plot(
+                [outcomes.saved(one) for one in line],
+                [one.remote() for one in line],
+                marker="o",
+                label=f"{kind} {hot} %" if hot else kind,
+            )
+        stock = [outcomes.of(one, plan.KSM).remote() for one in workloads.values()]
+        axes.axhline(max(stock), color="grey", linestyle="--", label="KSM")
+        axes.set_title(f"{count} nodes", fontsize="medium")
+        axes.set_xlabel("saved, % of what KSM saves")
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+    all_axes[0].set_ylabel("remote accesses, %")
+    legend(canvas, all_axes[0])
+
+
+INTRODUCTION = [
+    "A merged page that several nodes use all the time is remote for all of them but "
+    "one. Here one tenant on each node uses the same data: nine in ten accesses go to "
+    "a hot part of its pages, the same for all (equal), to another part for each "
+    "(apart), to one that has just become another (moved, ten looks later), or one "
+    "tenant alone uses anything (idle); or the nth page gets a share in proportion to "
+    "1/n (zipf). Looks may take all of a CPU's time here, as emulated ones are slow.",
+]
+
+
+def section(results: Sequence[Result], hardware: Hardware) -> Section:  # noqa: ARG001
+    outcomes = Outcomes(results)
+    caption = "Memory saved against accesses that are remote, by budget (measured)"
+    return Section(
+        TITLE,
+        INTRODUCTION,
+        [table(outcomes)],
+        [Picture("replicas", caption, partial(draw, outcomes))],
+        [answers(results), counted(results), *checks(outcomes)],
+    )

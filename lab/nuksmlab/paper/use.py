@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Instances use some pages more than others, and nuksmd's looks learn of it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from nuksmlab import wait
+from nuksmlab.ksm import Ksm
+from nuksmlab.paper.start import Running
+from nuksmlab.paper.trial import Learned, Use
+from nuksmlab.workload import Instance
+
+NAME = "skewed"
+
+EQUAL, ZIPF, APART, MOVED, IDLE = "equal", "zipf", "apart", "moved", "idle"
+
+# Operations a second, for each page: as of 16 GiB, used 20 million times a second.
+USES_BY_PAGE = 5
+# Of a CPU: emulated ones take long for what others do in the default's time.
+PERMILLE = 1000
+# Given up then, as it does not settle.
+MOST_LOOKS = 120
+# After the hot pages have become others.
+LOOKS_AFTER_MOVE = 10
+
+
+def configure(ksm: Ksm, use: Use) -> None:
+    ksm.write("merge_across_nodes", int(use["across"]))
+    ksm.write("replica_percent", use["budget_percent"])
+    ksm.write("look_cpu_permille", PERMILLE)
+
+
+def hot_pages(use: Use, pages: int) -> int:
+    return pages * use["hot_percent"] // 100
+
+
+def prefer(use: Use, instances: Sequence[Instance], first: int = 0) -> None:
+    for number, instance in enumerate(instances):
+        hot = hot_pages(use, instance.pages)
+        apart = number * hot if use["kind"] == APART else 0
+        instance.prefer(first + apart, hot)
+
+
+@contextmanager
+def using(use: Use, instances: Sequence[Instance]) -> Iterator[None]:
+    busy = instances[:1] if use["kind"] == IDLE else instances
+    with ExitStack() as stack:
+        for instance in busy:
+            stack.enter_context(instance.using(USES_BY_PAGE * instance.pages))
+        yield
+
+
+def replicas(ksm: Ksm) -> int:
+    words = ksm.read_text("replicas_by_node").split()
+    return sum(int(word.partition("=")[2]) for word in words)
+
+
+class Watch:
+    """Of replicas, for as long as it is asked for looks."""
+
+    def __init__(self, ksm: Ksm) -> None:
+        self.ksm = ksm
+        self.most = 0
+        self.began = self.changes()
+
+    def changes(self) -> tuple[int, int, int]:
+        """Replicas made and folded, and pages moved."""
+        made, folded, migrated = (
+            self.ksm.read(name)
+            for name in ("replicas_made", "replicas_folded", "migrated")
+        )
+        return made, folded, migrated
+
+    def look(self, looks: int = 1) -> None:
+        goal = self.ksm.read("looks") + looks
+
+        def looked() -> bool:
+            self.most = max(self.most, replicas(self.ksm))
+            return self.ksm.read("looks") >= goal
+
+        wait.until(looked, lambda: f"look {goal}", poll=0.02)
+
+    def settle(self, quiet: int) -> tuple[int, bool]:
+        """Until so many looks changed nothing; after how many, and whether it did."""
+        looks, since, before = 0, 0, self.changes()
+        while since < quiet and looks < MOST_LOOKS:
+            self.look()
+            looks += 1
+            now = self.changes()
+            since = since + 1 if now == before else 0
+            before = now
+        return looks - since, since == quiet
+
+    def learned(self, looks: int, *, settled: bool) -> Learned:
+        made, folded, migrated = (
+            now - then for now, then in zip(self.changes(), self.began, strict=True)
+        )
+        return {
+            "looks": looks,
+            "settled": settled,
+            "made": made,
+            "folded": folded,
+            "migrated": migrated,
+            "replicas": replicas(self.ksm),
+            "most": self.most,
+            "glance_ms": self.ksm.read("replica_glance_ms"),
+            "refused": self.ksm.read("replicas_refused"),
+        }
+
+
+def merge(ksm: Ksm, use: Use, running: Sequence[Running]) -> Learned | None:
+    """Merges all, and lets looks learn what is hot, if there are any."""
+    instances = [one for one in running if isinstance(one, Instance)]
+    prefer(use, instances)
+    ksm.merge(sum(one.equal_pages for one in instances) if use["across"] else 0)
+    if not use["looks"]:
+        return None
+    watch = Watch(ksm)
+    with using(use, instances):
+        looks, settled = watch.settle(use["looks"])
+    if use["kind"] == MOVED:
+        prefer(use, instances, instances[0].pages // 2)
+        with using(use, instances):
+            watch.look(LOOKS_AFTER_MOVE)
+    return watch.learned(looks, settled=settled)
