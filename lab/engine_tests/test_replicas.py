@@ -3,6 +3,7 @@
 
 import mmap
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -46,10 +47,10 @@ def check(tenants: Sequence[Tenant]) -> None:
     model.check_audit()
 
 
-def near(pair: Sequence[Tenant], first: int) -> int:
-    """How many of the hot pages from `first` on are near for both."""
+def near(pair: Sequence[Tenant], first: int = 0, pages: int = PAGES) -> int:
+    """How many of so many pages from `first` on are near for both."""
     nodes = zip(*(tenant.equal_pages_nodes() for tenant in pair), strict=True)
-    return list(nodes)[first : first + HOT].count((0, 1))
+    return list(nodes)[first : first + pages].count((0, 1))
 
 
 def overfill(start: StartTenant, node: int) -> list[Tenant]:
@@ -140,8 +141,8 @@ def wait_for_near(ksm: Ksm, pair: Sequence[Tenant], first: int) -> None:
     for tenant in pair:
         tenant.command(f"churn prefer:{first},{HOT}")
     wait.until(
-        lambda: near(pair, first) >= HOT - FEW,
-        lambda: f"{near(pair, first)} near, {replicas(ksm)}",
+        lambda: near(pair, first, HOT) >= HOT - FEW,
+        lambda: f"{near(pair, first, HOT)} near, {replicas(ksm)}",
         poll=1,
     )
     for tenant in pair:
@@ -155,6 +156,41 @@ def test_the_hottest_pages_get_the_budget(ksm: Ksm, pair: list[Tenant]) -> None:
     wait_for_near(ksm, pair, PAGES // 2)
     assert count(ksm) <= 0.06 * PAGES
     check(pair)
+
+
+def test_who_weighs_more_gets_the_budget(ksm: Ksm, start: StartTenant) -> None:
+    """All use all of their pages, those of each pair: there are copies of half."""
+    ksm.write_text("placement", "priority")
+    ksm.write("replica_percent", 50)
+    light, heavy = (
+        [start(f"vm-{seed}-{node}", node, mib=MIB, seed=seed) for node in (0, 1)]
+        for seed in (1, 2)
+    )
+    for nice, pair in ((19, light), (-20, heavy)):
+        for tenant in pair:
+            tenant.renice(nice)
+    merge(ksm, [*light, *heavy])
+    with ExitStack() as stack:
+        for tenant in (*light, *heavy):
+            stack.enter_context(reading(tenant))
+        wait.until(
+            lambda: near(heavy) >= PAGES - FEW,
+            lambda: f"{near(heavy)} near, {near(light)} of others, {replicas(ksm)}",
+            poll=1,
+        )
+        assert near(light) <= FEW
+        check([*light, *heavy])
+
+
+def test_a_process_may_ask_how_many_of_its_pages_are_copies(
+    ksm: Ksm, pair: list[Tenant]
+) -> None:
+    with reading(pair[0]), reading(pair[1]):
+        wait_for(ksm, PAGES)
+        copies = [process_stat(vm.pid)["ksm_merged_replicas"] for vm in pair]
+        assert copies == [replicas(ksm)[node] for node in (0, 1)]
+    wait_for(ksm, 0)
+    assert all(process_stat(vm.pid)["ksm_merged_replicas"] == 0 for vm in pair)
 
 
 def test_nothing_is_made_or_folded_while_nothing_changes(

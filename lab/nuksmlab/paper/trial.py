@@ -24,17 +24,16 @@ class Use(TypedDict):
     hot_percent: int  # of the pages, for nine in ten accesses; 0: by Zipf's law
     budget_percent: int
     across: bool  # merge_across_nodes
-    looks: int  # within which nothing changes before it is measured; 0: without
+    learns: bool  # nuksmd looks before it is measured
 
 
 class Learned(TypedDict):
     """What nuksmd made of that use."""
 
-    looks: int  # until nothing changed
-    settled: bool
     made: int
     folded: int
     migrated: int
+    late: int  # of these three, in the last looks
     replicas: int  # in the end
     most: int  # at any time
     glance_ms: int

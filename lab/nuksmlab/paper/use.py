@@ -18,8 +18,9 @@ EQUAL, ZIPF, APART, MOVED, IDLE = "equal", "zipf", "apart", "moved", "idle"
 USES_BY_PAGE = 5
 # Of a CPU: emulated ones take long for what others do in the default's time.
 PERMILLE = 1000
-# Given up then, as it does not settle.
-MOST_LOOKS = 120
+# So many looks learn what is hot, and so many more see what still changes.
+LOOKS = 24
+LATE_LOOKS = 12
 # After the hot pages have become others.
 LOOKS_AFTER_MOVE = 10
 
@@ -71,7 +72,7 @@ class Watch:
         )
         return made, folded, migrated
 
-    def look(self, looks: int = 1) -> None:
+    def look(self, looks: int) -> None:
         goal = self.ksm.read("looks") + looks
 
         def looked() -> bool:
@@ -80,27 +81,15 @@ class Watch:
 
         wait.until(looked, lambda: f"look {goal}", poll=0.02)
 
-    def settle(self, quiet: int) -> tuple[int, bool]:
-        """Until so many looks changed nothing; after how many, and whether it did."""
-        looks, since, before = 0, 0, self.changes()
-        while since < quiet and looks < MOST_LOOKS:
-            self.look()
-            looks += 1
-            now = self.changes()
-            since = since + 1 if now == before else 0
-            before = now
-        return looks - since, since == quiet
-
-    def learned(self, looks: int, *, settled: bool) -> Learned:
+    def learned(self, late: int) -> Learned:
         made, folded, migrated = (
             now - then for now, then in zip(self.changes(), self.began, strict=True)
         )
         return {
-            "looks": looks,
-            "settled": settled,
             "made": made,
             "folded": folded,
             "migrated": migrated,
+            "late": late,
             "replicas": replicas(self.ksm),
             "most": self.most,
             "glance_ms": self.ksm.read("replica_glance_ms"),
@@ -113,13 +102,16 @@ def merge(ksm: Ksm, use: Use, running: Sequence[Running]) -> Learned | None:
     instances = [one for one in running if isinstance(one, Instance)]
     prefer(use, instances)
     ksm.merge(sum(one.equal_pages for one in instances) if use["across"] else 0)
-    if not use["looks"]:
+    if not use["learns"]:
         return None
     watch = Watch(ksm)
     with using(use, instances):
-        looks, settled = watch.settle(use["looks"])
+        watch.look(LOOKS)
+        before = sum(watch.changes())
+        watch.look(LATE_LOOKS)
+        late = sum(watch.changes()) - before
     if use["kind"] == MOVED:
         prefer(use, instances, instances[0].pages // 2)
         with using(use, instances):
             watch.look(LOOKS_AFTER_MOVE)
-    return watch.learned(looks, settled=settled)
+    return watch.learned(late)

@@ -26,16 +26,18 @@ struct nuksm_voter {
 /**
  * struct nuksm_mm - what nuKSM keeps of a process, in its mm_struct
  * @local: how many of the ksm_merging_pages are on the process's node for them
+ * @replicas: and how many are of replicas
  * @voter: see there
  * @seen_on: node where its threads were found to run
  * @elsewhere: changes when other threads have run on other nodes
  * @seen: how often in a row, up to where it counts as having moved there
  *
- * @local changes under the lock of the page concerned; different pages change
- * it at the same time. The others are for who holds ksm_thread_mutex.
+ * @local and @replicas change under the lock of the page concerned; different pages
+ * change them at the same time. The others are for who holds ksm_thread_mutex.
  */
 struct nuksm_mm {
 	atomic_long_t local;
+	atomic_long_t replicas;
 	struct nuksm_voter voter;
 	int seen_on;
 	u32 elsewhere;

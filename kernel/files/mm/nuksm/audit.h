@@ -118,7 +118,7 @@ static void nuksm_audit_process(struct seq_file *m, struct nuksm_audit *audit,
 {
 	struct mm_struct *mm = mm_slot->slot.mm;
 	const struct ksm_rmap_item *rmap_item;
-	long items = 0, merged = 0, local __maybe_unused = 0;
+	long items = 0, merged = 0, local __maybe_unused = 0, replicas __maybe_unused = 0;
 
 	for (rmap_item = mm_slot->rmap_list; rmap_item;
 	     rmap_item = rmap_item->rmap_list) {
@@ -131,6 +131,7 @@ static void nuksm_audit_process(struct seq_file *m, struct nuksm_audit *audit,
 #ifdef CONFIG_NUKSM_PLACEMENT
 		local += pfn_to_nid(READ_ONCE(rmap_item->head->kpfn)) ==
 			 rmap_item->home;
+		replicas += rmap_item->head->replica;
 #endif
 	}
 	audit->items += items;
@@ -141,6 +142,8 @@ static void nuksm_audit_process(struct seq_file *m, struct nuksm_audit *audit,
 #ifdef CONFIG_NUKSM_PLACEMENT
 	nuksm_compare_counts(m, audit, "process: ksm_merged_local", 0,
 			     atomic_long_read(&mm->nuksm.local), local);
+	nuksm_compare_counts(m, audit, "process: ksm_merged_replicas", 0,
+			     atomic_long_read(&mm->nuksm.replicas), replicas);
 #endif
 }
 

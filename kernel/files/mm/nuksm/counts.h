@@ -66,8 +66,11 @@ static void nuksm_count_sharer(const struct ksm_rmap_item *rmap_item, int nid,
 
 	atomic_long_add(n, first ? &count->shared : &count->sharing);
 	/* data_race() as who holds ksm_thread_mutex may change the bits beside it */
-	if (first && data_race((bool)rmap_item->head->replica))
-		atomic_long_add(n, &count->replicas);
+	if (data_race((bool)rmap_item->head->replica)) {
+		if (first)
+			atomic_long_add(n, &count->replicas);
+		atomic_long_add(n, &rmap_item->mm->nuksm.replicas);
+	}
 	nuksm_count_local(rmap_item, nid, n);
 }
 

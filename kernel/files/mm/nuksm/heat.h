@@ -111,6 +111,7 @@ static bool nuksm_give_turn(void)
 static void nuksm_enter(struct mm_struct *mm)
 {
 	mm->nuksm.seen = 0;
+	atomic_long_set(&mm->nuksm.replicas, 0);
 }
 
 /* @item is about to be freed: looks go on behind it. */

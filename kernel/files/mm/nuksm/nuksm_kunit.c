@@ -363,6 +363,22 @@ static void replicas_take_what_they_may(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, nuksm_may_replicate(U32_MAX, U32_MAX, 99));
 }
 
+static void use_counts_by_weight(struct kunit *test)
+{
+	struct rnd_state rnd;
+	int i, counted = 0;
+
+	prandom_seed_state(&rnd, 18);
+	for (i = 0; i < PAGES; i++)
+		counted += nuksm_weighs(1ULL << 33, 1ULL << 35, prandom_u32_state(&rnd));
+	/* Five standard deviations off a quarter */
+	KUNIT_EXPECT_GE(test, counted, PAGES / 4 - 217);
+	KUNIT_EXPECT_LE(test, counted, PAGES / 4 + 217);
+	KUNIT_EXPECT_TRUE(test, nuksm_weighs(1, 1, U32_MAX));
+	KUNIT_EXPECT_TRUE(test, nuksm_weighs(1, 0, U32_MAX));
+	KUNIT_EXPECT_FALSE(test, nuksm_weighs(0, 1ULL << 35, 0));
+}
+
 static void rank_is_use_in_several_looks(struct kunit *test)
 {
 	u8 rank = 0;
@@ -414,70 +430,84 @@ static bool model_use(struct rnd_state *rnd, unsigned long glance_ms, u32 every_
 	       (glance_ms ?: 100) * 1000;
 }
 
+/* Of rounds of looks at pages of two kinds, which have replicas or want them. */
+struct model {
+	struct rnd_state rnd;
+	u8 *ranks;
+	bool *copied;
+	unsigned long glance_ms;
+	unsigned long outranked;
+	bool leaves;
+};
+
 /*
- * One round of looks at pages of two kinds, which have replicas or want them; those that
- * come first get them first. Returns how many replicas were made and folded.
+ * One round, see nuksm_tend(); those that come first get replicas first. Returns how many
+ * were made and folded.
  */
-static unsigned long model_round(struct rnd_state *rnd, u8 *ranks, bool *copied,
-				 unsigned long *glance_ms, unsigned long *outranked)
+static unsigned long model_round(struct model *model)
 {
-	unsigned long used = 0, refused = 0, copies = 0, changes = 0;
+	unsigned long used = 0, refused = 0, copies = 0, changes = 0, before = model->glance_ms;
+	u8 *ranks = model->ranks;
+	bool *copied = model->copied;
 	int i;
 
 	for (i = 0; i < MODEL_WARM + MODEL_HOT; i++)
 		copies += copied[i];
 	for (i = 0; i < MODEL_WARM + MODEL_HOT; i++) {
-		bool use = model_use(rnd, *glance_ms, i < MODEL_WARM ? 50 : 5);
+		bool use = model_use(&model->rnd, before, i < MODEL_WARM ? 50 : 5);
+		bool has_rank;
 
 		ranks[i] = nuksm_next_rank(ranks[i], use);
+		has_rank = ranks[i] >= NUKSM_RANK_COPIED;
 		used += use;
-		if (copied[i] && !ranks[i] && *outranked &&
-		    copies + *outranked > MODEL_BUDGET) {
+		if (copied[i] && !ranks[i] && model->outranked &&
+		    copies + model->outranked > MODEL_BUDGET) {
 			copied[i] = false;
 			copies--;
-			--*outranked;
+			model->outranked--;
 			changes++;
-		} else if (!copied[i] && use && ranks[i] >= NUKSM_RANK_COPIED) {
-			if (copies < MODEL_BUDGET) {
-				copied[i] = true;
-				copies++;
-				changes++;
-			} else {
-				refused++;
-			}
+		} else if (!copied[i] && use && copies < MODEL_BUDGET &&
+			   (has_rank || model->leaves)) {
+			copied[i] = true;
+			copies++;
+			changes++;
+		} else if (!copied[i] && use && copies >= MODEL_BUDGET) {
+			refused += has_rank;
 		}
 	}
-	*outranked = refused;
-	*glance_ms = nuksm_next_glance(*glance_ms, used, MODEL_BUDGET, 100);
+	model->outranked = refused;
+	model->glance_ms = nuksm_next_glance(before, used, MODEL_BUDGET, 100);
+	model->leaves = !refused && before && model->glance_ms >= before;
 	return changes;
 }
 
 /* Pages used every 5 ms, behind ten times as many used every 50 ms: all have replicas. */
 static void budget_is_for_the_hottest(struct kunit *test)
 {
-	unsigned long glance_ms = 0, outranked = 0, changes = 0;
 	size_t n = MODEL_WARM + MODEL_HOT;
-	struct rnd_state rnd;
-	bool *copied;
+	unsigned long all = 0, changes = 0;
+	struct model model = {};
 	int i, hot = 0;
-	u8 *ranks;
 
-	ranks = kunit_kzalloc(test, n, GFP_KERNEL);
-	copied = kunit_kzalloc(test, n * sizeof(*copied), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, ranks);
-	KUNIT_ASSERT_NOT_NULL(test, copied);
-	prandom_seed_state(&rnd, 17);
+	model.ranks = kunit_kzalloc(test, n, GFP_KERNEL);
+	model.copied = kunit_kzalloc(test, n * sizeof(*model.copied), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, model.ranks);
+	KUNIT_ASSERT_NOT_NULL(test, model.copied);
+	prandom_seed_state(&model.rnd, 17);
 	for (i = 0; i < 40; i++)
-		model_round(&rnd, ranks, copied, &glance_ms, &outranked);
+		model_round(&model);
 	for (i = 0; i < 40; i++)
-		changes += model_round(&rnd, ranks, copied, &glance_ms, &outranked);
+		changes += model_round(&model);
+	for (i = 0; i < n; i++)
+		all += model.copied[i];
 	for (i = MODEL_WARM; i < n; i++)
-		hot += copied[i];
+		hot += model.copied[i];
 	KUNIT_EXPECT_EQ(test, hot, MODEL_HOT);
-	/* A warm one may get what nobody wants, if it is used within several glances by chance */
-	KUNIT_EXPECT_LE(test, changes, MODEL_BUDGET / 100);
-	KUNIT_EXPECT_GE(test, glance_ms, 2);
-	KUNIT_EXPECT_LE(test, glance_ms, 8);
+	KUNIT_EXPECT_EQ(test, all, MODEL_BUDGET);
+	/* A warm one may take another one's, if it is used within several glances by chance */
+	KUNIT_EXPECT_LE(test, changes, MODEL_BUDGET / 20);
+	KUNIT_EXPECT_GE(test, model.glance_ms, 2);
+	KUNIT_EXPECT_LE(test, model.glance_ms, 8);
 }
 
 #ifdef CONFIG_NUKSM_PLACEMENT
@@ -520,6 +550,7 @@ static struct kunit_case nuksm_cases[] = {
 	KUNIT_CASE(who_comes_takes_and_moves_nothing_else),
 	KUNIT_CASE(heat_follows_use_and_keeps_from_changing),
 	KUNIT_CASE(replicas_take_what_they_may),
+	KUNIT_CASE(use_counts_by_weight),
 	KUNIT_CASE(rank_is_use_in_several_looks),
 	KUNIT_CASE(glances_are_as_short_as_the_budget_asks_for),
 	KUNIT_CASE(budget_is_for_the_hottest),

@@ -469,8 +469,9 @@ void nuksm_prefer_node(int nid)
  * @m: the process's ksm_stat
  * @mm: of the process; the caller keeps it in use
  *
- * Local are those on the node where the process had its own copy of the page.
- * Takes no lock: while pages are merged, the two numbers may be of different
+ * Local are those on the node where the process had its own copy of the page, and
+ * replicas those that others share elsewhere.
+ * Takes no lock: while pages are merged, these numbers may be of different
  * moments.
  */
 void nuksm_show_process(struct seq_file *m, struct mm_struct *mm)
@@ -478,9 +479,13 @@ void nuksm_show_process(struct seq_file *m, struct mm_struct *mm)
 	/* Written by ksmd, plainly */
 	long merged = data_race(mm->ksm_merging_pages);
 	long local = clamp(atomic_long_read(&mm->nuksm.local), 0L, merged);
+	long replicas = clamp(atomic_long_read(&mm->nuksm.replicas), 0L, merged);
 
 	seq_printf(m, "ksm_merged_local %ld\n", local);
 	seq_printf(m, "ksm_merged_remote %ld\n", merged - local);
+	/* Others use these pages elsewhere now: nothing that a process should know */
+	if (file_ns_capable(m->file, &init_user_ns, CAP_SYS_ADMIN))
+		seq_printf(m, "ksm_merged_replicas %ld\n", replicas);
 }
 
 static const char * const placement_names[NR_NUKSM_PLACEMENTS] = {

@@ -28,6 +28,7 @@
 #include <linux/bitops.h>
 #include <linux/int_log.h>
 #include <linux/jhash.h>
+#include <linux/math64.h>
 #include <linux/minmax.h>
 
 #include "policy.h"
@@ -205,6 +206,19 @@ bool nuksm_may_replicate(unsigned long replicas, unsigned long saved,
 			 unsigned int percent)
 {
 	return (u64)replicas * 100 <= (u64)saved * percent;
+}
+
+/**
+ * nuksm_weighs - does a use count, by the weight of who uses?
+ * @weight: of those
+ * @most: of the heaviest
+ * @chance: a random number
+ *
+ * Return: true with a chance of @weight / @most.
+ */
+bool nuksm_weighs(u64 weight, u64 most, u32 chance)
+{
+	return weight >= most || mul_u64_u32_shr(most, chance, 32) < weight;
 }
 
 /**

@@ -121,6 +121,7 @@ enum nuksm_reason nuksm_ballot_reason(const struct nuksm_ballot *ballot);
 u8 nuksm_heat_of_looks(u8 looks, u8 before);
 bool nuksm_may_replicate(unsigned long replicas, unsigned long saved,
 			 unsigned int percent);
+bool nuksm_weighs(u64 weight, u64 most, u32 chance);
 u8 nuksm_next_rank(u8 rank, bool used);
 unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long used,
 				unsigned long saved, unsigned int percent);

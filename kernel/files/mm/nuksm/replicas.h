@@ -28,15 +28,23 @@
  * @number: of the round, NUKSM_ROUND_BITS of it
  * @used: replicas that were used within the glance, and those that pages want for such use
  * @refused: those of the latter whose pages have rank, but got none, as the budget was spent
+ * @heaviest: what those weigh at most who share a page on one node, by priority
  * @outranked: so many replicas without rank have to go, for those of the round before
  * @over: the round before ended with more than the budget has
+ * @leaves: it left something of the budget to pages without rank
+ * @most_weight: its @heaviest
+ * @chance: of the page that is looked at, see nuksm_counts_on()
  */
 static struct nuksm_ranking {
 	u8 number;
 	unsigned long used;
 	unsigned long refused;
+	u64 heaviest;
 	unsigned long outranked;
 	bool over;
+	bool leaves;
+	u64 most_weight;
+	u32 chance;
 } nuksm_ranking;
 
 /* Of more pages with the same content the others are not looked for: that takes too long. */
@@ -60,17 +68,21 @@ static void nuksm_end_ranking(void)
 	struct nuksm_replica_stats *stats = &nuksm_replica_stats;
 	unsigned int percent = READ_ONCE(nuksm_replica_percent);
 	unsigned long glance_ms = 0;
+	bool shorter;
 
 	if (percent)
 		glance_ms = nuksm_next_glance(stats->glance_ms, nuksm_ranking.used,
 					      ksm_pages_sharing + nuksm_replicas(),
 					      percent);
+	shorter = glance_ms && (!stats->glance_ms || glance_ms < stats->glance_ms);
 	WRITE_ONCE(stats->glance_ms, glance_ms);
 	WRITE_ONCE(stats->refused, nuksm_ranking.refused);
 	nuksm_ranking = (struct nuksm_ranking){
 		.number = nuksm_ranking.number + 1,
 		.outranked = nuksm_ranking.refused,
 		.over = !nuksm_fits_budget(0),
+		.leaves = !nuksm_ranking.refused && !shorter,
+		.most_weight = nuksm_ranking.heaviest,
 	};
 }
 
@@ -476,6 +488,23 @@ static int nuksm_map_copy(struct ksm_stable_node *stable_node, struct folio *fro
 }
 
 /*
+ * Does use on node @nid count, as it is for the budget? By priority as likely as those who share
+ * the page there weigh, of the heaviest: half the weight is as good as half the use. The chance
+ * is one for all nodes of a page.
+ */
+static bool nuksm_counts_on(int nid)
+{
+	u64 weight;
+
+	if (nuksm_ballot.placement != NUKSM_PRIORITY)
+		return true;
+	weight = nuksm_ballot.weight[nid];
+	nuksm_ranking.heaviest = max(nuksm_ranking.heaviest, weight);
+	return !nuksm_replica_stats.glance_ms ||
+	       nuksm_weighs(weight, nuksm_ranking.most_weight, nuksm_ranking.chance);
+}
+
+/*
  * The page was looked at once more. A replica has rank by the use of those who share it, another
  * page by that of who might share replicas. Returns whether that is so for the first time in
  * this round: then it counts.
@@ -486,12 +515,14 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 	const struct ksm_rmap_item *item;
 	bool used = false;
 
+	nuksm_ranking.chance = get_random_u32();
 	if (!nuksm_looks.ranks || !READ_ONCE(nuksm_replica_percent) ||
 	    stable_node->ranked == round)
 		return false;
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
 		used = nuksm_is_glanced(item) &&
-		       (stable_node->replica || item->home != here);
+		       (stable_node->replica || item->home != here) &&
+		       nuksm_counts_on(item->home);
 		if (used)
 			break;
 		cond_resched();
@@ -576,9 +607,15 @@ static bool nuksm_is_hot(const struct ksm_stable_node *stable_node)
 static void nuksm_count_as(struct ksm_stable_node *stable_node, struct folio *folio,
 			   bool replica)
 {
+	const struct ksm_rmap_item *item;
+	int n = replica ? 1 : -1;
+
+	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
+		atomic_long_add(n, &item->mm->nuksm.replicas);
+		cond_resched();
+	}
 	if (!hlist_empty(&stable_node->hlist))
-		atomic_long_add(replica ? 1 : -1,
-				&nuksm_node_counts[folio_nid(folio)].replicas);
+		atomic_long_add(n, &nuksm_node_counts[folio_nid(folio)].replicas);
 	stable_node->replica = replica;
 	/* It was that of use elsewhere, or is to be */
 	stable_node->rank = replica ? NUKSM_RANK_COPIED : 0;
@@ -677,23 +714,23 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 
 /*
  * The page would have one more replica, on node @nid: who of those who use it there pays for
- * that, or NULL? The budget is for pages that have rank; if it is spent, they wait for others
- * to lose theirs. @first: that is asked for the first time in this round.
+ * that, or NULL? The budget is for pages that have rank, and what these leave for any that are
+ * used; if it is spent, the former wait for others to lose theirs. @first: that is asked for the first time in this round.
  */
 static struct mm_struct *nuksm_affords(const struct ksm_stable_node *stable_node, int nid,
 				       bool first)
 {
-	struct mm_struct *payer = nuksm_takes_replica(nid) ?
-					  nuksm_payer(stable_node, nid) : NULL;
+	bool has_rank = stable_node->rank >= NUKSM_RANK_COPIED;
+	struct mm_struct *payer = NULL;
 
+	if (nuksm_counts_on(nid) && nuksm_takes_replica(nid))
+		payer = nuksm_payer(stable_node, nid);
 	if (!payer)
 		return NULL;
 	nuksm_ranking.used += first;
-	if (stable_node->rank < NUKSM_RANK_COPIED)
-		return NULL;
 	if (nuksm_fits_budget(1))
-		return payer;
-	nuksm_ranking.refused += first;
+		return has_rank || nuksm_ranking.leaves ? payer : NULL;
+	nuksm_ranking.refused += first && has_rank;
 	return NULL;
 }
 

@@ -17,8 +17,6 @@ CACHES = Caches(l1_kib=4, l1_ways=4, llc_kib=16, llc_ways=8)
 PART_OF_DATA = 8
 HOT = (1, 5, 10, 25, 50, 100)
 BUDGETS = (2, 5, 10, 20)
-# No replica is made or folded and no page moved in so many looks.
-QUIET_LOOKS = 20
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Way:
     configuration: Configuration
     budget_percent: int = 0
     across: bool = True
-    looks: int = QUIET_LOOKS
+    learns: bool = True
 
 
 def replicas(percent: int) -> Way:
@@ -36,9 +34,9 @@ def replicas(percent: int) -> Way:
     return Way(named, percent)
 
 
-KSM = Way(STOCK, looks=0)
+KSM = Way(STOCK, learns=False)
 FAIR = Way(NUKSM)
-BY_NODE = Way(Configuration("merge_across_nodes=0", "fair"), across=False, looks=0)
+BY_NODE = Way(Configuration("merge_across_nodes=0", "fair"), across=False, learns=False)
 WAYS = (KSM, FAIR, BY_NODE, *(replicas(percent) for percent in BUDGETS))
 # Where what is hot differs by tenant or time.
 SOME = (KSM, FAIR, replicas(5))
@@ -68,7 +66,7 @@ def one(extent: Extent, nodes: int, kind: str, hot: int, way: Way) -> Trial:
         "hot_percent": hot,
         "budget_percent": way.budget_percent,
         "across": way.across,
-        "looks": way.looks,
+        "learns": way.learns,
     }
     return {**planned, "use": wanted}
 

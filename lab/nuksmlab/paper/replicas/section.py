@@ -96,7 +96,7 @@ def table(outcomes: Outcomes) -> Table:
             Column(name, MEASURED)
             for name in (
                 *("remote_percent", "saved_percent", "replicas", "most_replicas"),
-                *("looks_until_quiet", "made", "folded", "migrated", "glance_ms"),
+                *("made", "folded", "migrated", "late_changes", "glance_ms"),
             )
         ),
     ]
@@ -113,16 +113,19 @@ def table(outcomes: Outcomes) -> Table:
             number(outcomes.saved(one)),
         ]
         if learned:
-            looks = str(learned["looks"]) if learned["settled"] else "never"
-            cells += [str(learned["replicas"]), str(learned["most"]), looks]
-            cells += [str(learned["made"]), str(learned["folded"])]
-            cells += [str(learned["migrated"]), str(learned["glance_ms"])]
+            figures = (
+                *(learned["replicas"], learned["most"], learned["made"]),
+                *(learned["folded"], learned["migrated"], learned["late"]),
+                learned["glance_ms"],
+            )
+            cells += map(str, figures)
         else:
             cells += ["-"] * 7
         rows.append(Row(cells, [one.result["raw"]]))
     note = (
-        "Of the DRAM accesses of those who use their pages, and of what KSM saves; the "
-        "looks after which nothing changed for twenty more."
+        "Of the DRAM accesses of those who use their pages, and of what KSM saves. "
+        f"Late changes are replicas made or folded and pages moved in the last "
+        f"{use.LATE_LOOKS} of {use.LOOKS + use.LATE_LOOKS} looks."
     )
     return Table(
         "replicas", "Remote accesses and savings", columns, rows, note, bare_heads=True
@@ -153,13 +156,6 @@ def checks(outcomes: Outcomes) -> Iterator[Check]:
         yield at_least(
             f"{one.name}: saved, % of KSM's", [outcomes.saved(one)], 100 - budget, 1
         )
-        if one.use["kind"] != use.MOVED:
-            yield Check(
-                f"{one.name}: nothing changes any more",
-                f"for {plan.QUIET_LOOKS} looks",
-                f"after {learned['looks']}" if learned["settled"] else "never",
-                learned["settled"],
-            )
         if one.use["kind"] == use.EQUAL and hot <= min(SMALL, budget):
             yield at_most(
                 f"{one.name}: remote accesses, %", [one.remote()], REMOTE[one.nodes]
