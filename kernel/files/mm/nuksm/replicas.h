@@ -715,7 +715,8 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 /*
  * The page would have one more replica, on node @nid: who of those who use it there pays for
  * that, or NULL? The budget is for pages that have rank, and what these leave for any that are
- * used; if it is spent, the former wait for others to lose theirs. @first: that is asked for the first time in this round.
+ * used; if it is spent, the former wait for others to lose theirs. @first: that is asked for
+ * the first time in this round.
  */
 static struct mm_struct *nuksm_affords(const struct ksm_stable_node *stable_node, int nid,
 				       bool first)
