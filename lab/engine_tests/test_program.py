@@ -2,13 +2,18 @@
 """The program on a kernel with the engine: what it shows, sets and leaves alone."""
 
 import json
+import os
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from nuksmlab import paths, program
+from nuksmlab import paths, program, wait
 from nuksmlab.ksm import Ksm
+from nuksmlab.looks import reading
 from nuksmlab.tenant import StartTenant, Tenant
+from nuksmlab.terminal import Terminal
 
 pytestmark = pytest.mark.needs(nodes=2)
 
@@ -96,3 +101,29 @@ def test_what_is_for_root_is_unknown_to_others(ksm: Ksm) -> None:
     assert engine["placement"] == "fair"
     assert engine.get("collisions") is None
     assert ksm.read("collisions") >= 0
+
+
+def test_top_and_recordings_show_use_and_replicas(ksm: Ksm, start: StartTenant) -> None:
+    ksm.write("look_cpu_permille", 1000)
+    ksm.write("replica_percent", 100)
+    tenants = [start(f"vm-{node}", node, mib=2) for node in (0, 1)]
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    made = ksm.read("replicas_made")
+    path = Path(os.environ["NUKSM_OUTPUT"]) / "used.jsonl"
+    path.unlink(missing_ok=True)
+    with reading(tenants[0]), reading(tenants[1]):
+        wait.until(lambda: ksm.read("replicas_made") > made, lambda: "no replica")
+        with Terminal((str(paths.NUKSM), "top", "--interval", "2"), 80, 24) as top:
+            line = r"^used   [0-9.]+ % locally; [0-9]+ replicas take [0-9.]+ [KM]iB$"
+            print(top.wait(lambda text: bool(re.search(line, text, re.MULTILINE))))
+        options = ["--output", str(path), "--interval", "5s", "--duration", "16s"]
+        assert program.run("record", *options).returncode == 0
+    sample = json.loads(path.read_text().splitlines()[-1])
+    replicas = sum(sample["engine"]["replicas_by_node"].values())
+    assert replicas > 0
+    assert sample["replica_bytes"] == replicas * os.sysconf("SC_PAGESIZE")
+    page = path.with_suffix(".html")
+    assert program.run("report", str(path), "--output", str(page)).returncode == 0
+    html = page.read_text()
+    assert "uses seen by looks that are local" in html
+    assert '<section id="replicas">' in html

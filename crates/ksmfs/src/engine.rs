@@ -121,6 +121,12 @@ impl Engine {
             last_scan_cpu_ms: number("last_scan_cpu_ms")?,
         }))
     }
+
+    /// Copies of merged pages for other nodes that there are now.
+    #[must_use]
+    pub fn replicas(&self) -> Option<u64> {
+        self.replicas_by_node.as_ref().map(PagesByNode::sum)
+    }
 }
 
 /// What only root may read is unknown to others.

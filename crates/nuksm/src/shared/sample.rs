@@ -29,6 +29,9 @@ pub struct Sample {
     pub engine: Option<Engine>,
     /// What merging saves.
     pub savings: Savings,
+    /// Memory of the engine's replicas, without which as much more would be saved; `None`
+    /// where there is no engine, or this user may not see it.
+    pub replica_bytes: Option<u64>,
     /// CPU time that ksmd has used since boot; `None` when no ksmd is in sight.
     pub ksmd_cpu_seconds: Option<f64>,
     /// What the whole host uses.
@@ -119,12 +122,18 @@ impl Sample {
         let ksm = view::require_ksm(root)?;
         let sharing = ksm.pages_sharing.unwrap_or(0);
         let zero_pages = ksm.ksm_zero_pages.unwrap_or(0);
+        let engine = Engine::read(root)?;
+        let page_size = nuksm_pagemap::page_size();
         Ok(Self {
             unix_time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
             kernel: root.text("proc/sys/kernel/osrelease")?.unwrap_or_default().trim().to_owned(),
-            savings: Savings::new(sharing, zero_pages, ksm.general_profit, nuksm_pagemap::page_size()),
+            savings: Savings::new(sharing, zero_pages, ksm.general_profit, page_size),
+            replica_bytes: engine
+                .as_ref()
+                .and_then(Engine::replicas)
+                .map(|pages| pages.saturating_mul(page_size)),
             ksm,
-            engine: Engine::read(root)?,
+            engine,
             ksmd_cpu_seconds: ksmd_cpu_seconds(root)?,
             load: Load::read(root)?,
             nodes: None,
@@ -168,6 +177,16 @@ impl Sample {
     /// Part of one CPU that ksmd used since `before`, 0 to 1.
     pub fn ksmd_cpu_share(&self, before: &Self) -> Option<f64> {
         Some((self.ksmd_cpu_seconds? - before.ksmd_cpu_seconds?) / self.seconds_since(before))
+    }
+
+    /// Of the use of merged pages that looks saw since `before`, the local part, 0 to 1;
+    /// `None` when they saw none.
+    pub fn used_locally(&self, before: &Self) -> Option<f64> {
+        let (now, before) = (self.engine.as_ref()?, before.engine.as_ref()?);
+        // What is less than before is of another boot.
+        let local = now.used_local?.checked_sub(before.used_local?)?;
+        let all = local.saturating_add(now.used_remote?.checked_sub(before.used_remote?)?);
+        (all > 0).then(|| local as f64 / all as f64)
     }
 
     /// Time since `before`, in seconds; above 0 whatever happened to the clock.
@@ -281,6 +300,7 @@ pub mod tests {
             unix_time: 1_000.0,
             kernel: "6.12.0".into(),
             savings: Savings::new(4, 2, ksm.general_profit, 4096),
+            replica_bytes: None,
             ksm,
             engine: None,
             ksmd_cpu_seconds: Some(1.5),
@@ -339,6 +359,48 @@ pub mod tests {
         assert!((now.ksmd_cpu_share(&before).unwrap() - 0.05).abs() < 1e-9);
         now.ksm.pages_scanned = None;
         assert_eq!(now.pages_per_second(&before), None);
+    }
+
+    #[test]
+    fn use_is_what_looks_saw_since_the_sample_before() {
+        let with = |local, remote| {
+            let engine = Engine { used_local: local, used_remote: remote, ..engine() };
+            Sample { engine: Some(engine), ..sample() }
+        };
+        let part = |now: &Sample| now.used_locally(&with(Some(9_000), Some(1_000)));
+        assert_eq!(part(&with(Some(9_030), Some(1_010))), Some(0.75), "not 89.9 %, as since boot");
+        assert_eq!(part(&with(Some(9_000), Some(1_010))), Some(0.0));
+        assert_eq!(part(&with(Some(9_000), Some(1_000))), None, "nothing was used");
+        assert_eq!(part(&with(Some(10), Some(1_010))), None, "there was a boot");
+        assert_eq!(part(&with(None, Some(1_010))), None, "only root may see it");
+        assert_eq!(part(&with(Some(u64::MAX), Some(u64::MAX))), Some(1.0 - 9_000.0 / u64::MAX as f64));
+        assert_eq!((part(&sample()), with(Some(1), Some(1)).used_locally(&sample())), (None, None));
+    }
+
+    #[test]
+    fn replicas_are_counted_in_bytes_and_unknown_without_an_engine() {
+        let file = |name: &str, text: &str| (format!("sys/kernel/mm/ksm/{name}"), text.to_owned());
+        let mut files =
+            vec![file("run", "1\n"), file("pages_sharing", "7\n"), file("replicas_by_node", "N0=3 N1=2\n")];
+        let read = |files: &[(String, String)]| {
+            let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+            let (_dir, root) = crate::shared::tree::tree(&files);
+            Sample::read_counters(&root).unwrap().replica_bytes
+        };
+        assert_eq!(read(&files), None);
+        files.push(file("index", "content [checksum]\n"));
+        assert_eq!(read(&files), Some(5 * nuksm_pagemap::page_size()));
+        files.remove(2);
+        assert_eq!(read(&files), None, "an engine without replicas");
+    }
+
+    #[test]
+    fn a_sample_of_a_version_before_has_no_replicas() {
+        let mut json = serde_json::to_value(sample()).unwrap();
+        json["engine"] = serde_json::json!({ "index": "checksum", "used_local": 3 });
+        assert!(json.as_object_mut().unwrap().remove("replica_bytes").is_some());
+        let before: Sample = serde_json::from_value(json).unwrap();
+        assert_eq!((before.replica_bytes, before.engine.unwrap().used_local), (None, Some(3)));
     }
 
     #[test]

@@ -34,6 +34,14 @@ pub fn columns(header: &Header, sample: &Sample) -> Vec<(String, String)> {
     columns.add("net_saved_bytes", sample.savings.net_saved_bytes);
     columns.add("ksmd_cpu_seconds", sample.ksmd_cpu_seconds);
 
+    // On a stock kernel nobody expects them.
+    if let Some(engine) = &sample.engine {
+        columns.add("used_local", engine.used_local);
+        columns.add("used_remote", engine.used_remote);
+        columns.add("replicas", engine.replicas());
+        columns.add("replica_bytes", sample.replica_bytes);
+    }
+
     let load = &sample.load;
     columns.add("cpu_busy_seconds", load.cpu_busy_seconds);
     columns.add("cpu_total_seconds", load.cpu_total_seconds);
@@ -86,5 +94,22 @@ mod tests {
         assert_eq!(cell(&sample, "node0_merged_pages"), None);
         sample.place(&crate::shared::view::tests::view());
         assert_eq!(cell(&sample, "node1_remote_mappings").unwrap(), "2");
+    }
+
+    #[test]
+    fn the_engine_has_columns_where_there_is_one() {
+        let of_engine = |sample: &Sample| {
+            let names = ["used_local", "used_remote", "replicas", "replica_bytes"];
+            let found =
+                columns(&header(), sample).into_iter().filter(|(name, _)| names.contains(&name.as_str()));
+            found.map(|(_, value)| value).collect::<Vec<_>>()
+        };
+        let mut sample = sample();
+        assert_eq!(of_engine(&sample), [""; 0]);
+        sample.engine = Some(crate::shared::sample::tests::engine());
+        sample.replica_bytes = Some(81_920);
+        assert_eq!(of_engine(&sample), ["9000", "1000", "20", "81920"]);
+        (sample.engine, sample.replica_bytes) = (Some(nuksm_ksmfs::Engine::default()), None);
+        assert_eq!(of_engine(&sample), [""; 4], "for root only");
     }
 }

@@ -132,6 +132,10 @@ fn ksmd_cpu(before: &Sample, now: &Sample) -> Option<f64> {
     now.ksmd_cpu_share(before).map(|share| share * 100.0)
 }
 
+fn used_locally(before: &Sample, now: &Sample) -> Option<f64> {
+    now.used_locally(before).map(|part| part * 100.0)
+}
+
 /// A named figure with a line per recording.
 pub type Row = (String, Unit, Vec<Line>);
 
@@ -174,6 +178,8 @@ fn host(recordings: &[Recording]) -> Vec<Row> {
         between("pages scanned", Unit::PagesPerSecond, |before, now| now.pages_per_second(before)),
         between("CPU of ksmd, of one CPU", Unit::Percent, ksmd_cpu),
         between("CPU of the host, of all CPUs", Unit::Percent, host_cpu),
+        of("replicas", Unit::Bytes, |sample| number(sample.replica_bytes)),
+        between("uses seen by looks that are local", Unit::Percent, used_locally),
         of("merged pages used locally", Unit::Percent, |sample| {
             let nodes = sample.nodes.as_ref()?.iter();
             let (local, remote) = nodes.fold((0_u64, 0_u64), |(local, remote), row| {
@@ -322,6 +328,23 @@ mod tests {
         let rows = host(&[recording]);
         let row = rows.iter().find(|row| row.0.starts_with("CPU of the host")).unwrap();
         assert_eq!(row.2[0].pieces, [[(1.0, 25.0)]]);
+    }
+
+    #[test]
+    fn the_engine_s_figures_are_there_where_it_is() {
+        let with = recording(&[3, 1], |index, sample| {
+            let used_local = Some(9_000 + 30 * index as u64);
+            let used_remote = Some(1_000 + 30 * (index as u64 / 2));
+            let engine = crate::shared::sample::tests::engine();
+            sample.engine = Some(nuksm_ksmfs::Engine { used_local, used_remote, ..engine });
+            sample.replica_bytes = Some(4096 * index as u64);
+        });
+        let rows = host(&[with, recording(&[2], |_, _| {})]);
+        let lines = |name: &str| &rows.iter().find(|row| row.0 == name).unwrap().2;
+        let used = lines("uses seen by looks that are local");
+        assert_eq!(used[0].pieces, [[(1.0, 100.0), (2.0, 50.0)]], "never from one run to the next");
+        assert_eq!(lines("replicas")[0].pieces[0].last(), Some(&(2.0, 8192.0)));
+        assert!(used[1].pieces.is_empty() && lines("replicas")[1].pieces.is_empty(), "a stock kernel");
     }
 
     #[test]

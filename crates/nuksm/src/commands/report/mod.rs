@@ -28,8 +28,8 @@ const EXAMPLES: &str =
 /// Make a page with pictures and averages of recordings.
 ///
 /// One HTML file that needs nothing else and no network: savings, pages by
-/// state, CPU time, places by node and by tenant over time, with averages,
-/// least and most as tables. Of several recordings, such as one with merging
+/// state, CPU time, places by node and by tenant over time, and of a kernel with the
+/// engine use and replicas, with averages, least and most as tables. Of several recordings, such as one with merging
 /// and one without, it shows each picture side by side on the same axes, and
 /// each figure side by side; of two also the difference.
 ///

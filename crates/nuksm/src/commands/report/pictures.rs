@@ -8,23 +8,34 @@ use crate::shared::recording::Recording;
 
 /// The pictures there is anything to show in.
 pub fn all(recordings: &[Recording], figures: &Figures) -> Vec<Picture> {
-    let Figures { host, nodes, tenants } = figures;
-    let tenants = &tenants[..tenants.len().min(svg::KINDS)];
-    let nodes = &nodes[..nodes.len().min(svg::KINDS)];
-    let node_names = || nodes.iter().map(|(id, _)| format!("node {id}")).collect::<Vec<_>>();
-    let tenant_names = || tenants.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let mut pictures = of_the_host(recordings.len(), &figures.host);
+    pictures.extend(of_places(recordings.len(), figures));
+    pictures.retain(|picture| picture.panels.iter().flatten().any(|line| !line.pieces.is_empty()));
+    pictures
+}
+
+/// Lines by recording, with their names.
+type Lines = (Vec<String>, Vec<Vec<Line>>);
+
+fn picture(
+    id: &'static str,
+    title: &'static str,
+    about: &'static str,
+    unit: Unit,
+    of: &'static str,
+    (names, panels): Lines,
+) -> Picture {
+    let with_zero = id != "memory";
+    Picture { id, title, about, unit, of, with_zero, names, panels }
+}
+
+fn of_the_host(recordings: usize, host: &[Row]) -> Vec<Picture> {
     let rows = |names: &[&str]| {
         let found: Vec<&Row> = host.iter().filter(|(name, ..)| names.contains(&name.as_str())).collect();
-        let lines = turned(recordings.len(), found.iter().map(|(.., lines)| lines));
+        let lines = turned(recordings, found.iter().map(|(.., lines)| lines));
         (found.iter().map(|(name, ..)| name.clone()).collect(), lines)
     };
-    let of_nodes = |kind: usize| turned(recordings.len(), nodes.iter().map(|(_, lines)| &lines[kind]));
-    let of_tenants = |kind: usize| turned(recordings.len(), tenants.iter().map(|(_, lines)| &lines[kind]));
-    let picture = |id, title, about, unit, of, (names, panels)| {
-        let with_zero = id != "memory";
-        Picture { id, title, about, unit, of, with_zero, names, panels }
-    };
-    let mut pictures = vec![
+    vec![
         picture(
             "savings",
             "Savings",
@@ -68,6 +79,35 @@ pub fn all(recordings: &[Recording], figures: &Figures) -> Vec<Picture> {
             rows(&["CPU of the host, of all CPUs"]),
         ),
         picture(
+            "used",
+            "Use of merged pages, as looks saw it",
+            "Of the use of merged pages that the kernel's looks saw since the sample before, the local part: of \
+             accesses seen, not of pages.",
+            Unit::Percent,
+            " of uses",
+            rows(&["uses seen by looks that are local"]),
+        ),
+        picture(
+            "replicas",
+            "Replicas",
+            "Memory of the copies that the kernel keeps of merged pages for the nodes that use them: merging \
+             would save as much more without.",
+            Unit::Bytes,
+            "",
+            rows(&["replicas"]),
+        ),
+    ]
+}
+
+fn of_places(recordings: usize, figures: &Figures) -> Vec<Picture> {
+    let nodes = &figures.nodes[..figures.nodes.len().min(svg::KINDS)];
+    let tenants = &figures.tenants[..figures.tenants.len().min(svg::KINDS)];
+    let node_names = || nodes.iter().map(|(id, _)| format!("node {id}")).collect::<Vec<_>>();
+    let tenant_names = || tenants.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let of_nodes = |kind: usize| turned(recordings, nodes.iter().map(|(_, lines)| &lines[kind]));
+    let of_tenants = |kind: usize| turned(recordings, tenants.iter().map(|(_, lines)| &lines[kind]));
+    vec![
+        picture(
             "nodes",
             "Merged pages by node",
             "On which node the merged pages are.",
@@ -99,9 +139,7 @@ pub fn all(recordings: &[Recording], figures: &Figures) -> Vec<Picture> {
             " of its merged pages",
             (tenant_names(), of_tenants(1)),
         ),
-    ];
-    pictures.retain(|picture| picture.panels.iter().flatten().any(|line| !line.pieces.is_empty()));
-    pictures
+    ]
 }
 
 /// Lines by name and recording, turned to lines by recording and name.
@@ -157,6 +195,22 @@ mod tests {
         let nodes = all(&both).into_iter().find(|picture| picture.id == "nodes").unwrap();
         assert!(nodes.draw(0, "r", None).contains("nothing in this recording"));
         assert!(nodes.draw(1, "r", None).contains(">node 1</text>"));
+    }
+
+    #[test]
+    fn replicas_and_use_are_shown_where_there_is_an_engine() {
+        let mut with = recording(false, 1);
+        for (sample, used) in with.runs[0].samples.iter_mut().zip([0, 500]) {
+            let engine = crate::shared::sample::tests::engine();
+            let used_local = engine.used_local.map(|before| before + used);
+            sample.engine = Some(nuksm_ksmfs::Engine { used_local, ..engine });
+            sample.replica_bytes = Some(81_920);
+        }
+        let pictures = all(&[recording(false, 1), with]);
+        let ids: Vec<_> = pictures.iter().map(|picture| picture.id).collect();
+        assert_eq!(ids, ["savings", "states", "ksmd", "used", "replicas"]);
+        assert!(pictures[3].draw(0, "r", None).contains("nothing in this recording"));
+        assert!(pictures[4].draw(1, "r", None).contains("KiB"));
     }
 
     #[test]

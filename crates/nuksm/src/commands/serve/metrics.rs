@@ -293,6 +293,7 @@ mod tests {
         *shared.placed() = Some(Placed { refused, ..Placed::default() });
         let mut sample = sample();
         sample.ksm.pages_skipped = Some(1);
+        sample.engine = Some(crate::shared::sample::tests::engine());
         let text = page(&root, &sample, &shared, 64);
         for (file, least) in [(dashboard, 10), (alerts, 5)] {
             let mut asked = 0;

@@ -92,7 +92,7 @@ fn text(status: &Sample, before: Option<&Sample>) -> String {
     text += &line("changing", known(ksm.pages_volatile), "pages that change too fast");
 
     if let Some(engine) = &status.engine {
-        text += &format!("\n{}", engine::report(engine, ksm.pages_scanned));
+        text += &format!("\n{}", engine::report(engine, status, before));
     }
     if let Some(nodes) = &status.nodes {
         text += "\nNodes\n";

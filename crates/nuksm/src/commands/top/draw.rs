@@ -16,7 +16,7 @@ use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table, TableState, Wrap}
 
 /// Nodes that are shown at the most; `nuksm status` has all.
 const NODES: usize = 8;
-/// Rows the header takes.
+/// Rows the header takes, and one more where there is something to say of use.
 const HEADER: u16 = 4;
 /// Rows that charts take, their titles included, on a screen so high or higher.
 const CHARTS: [(u16, u16); 2] = [(36, 8), (18, 4)];
@@ -32,15 +32,17 @@ const WIDE: u16 = 72;
 
 /// Draws everything.
 pub fn draw(frame: &mut Frame, state: &State) {
+    let used = state.look.as_ref().and_then(|look| used(state, &look.sample));
+    let header_rows = HEADER + u16::from(used.is_some());
     let [header, body, footer] =
-        Layout::vertical([Constraint::Length(HEADER), Constraint::Fill(1), Constraint::Length(1)])
+        Layout::vertical([Constraint::Length(header_rows), Constraint::Fill(1), Constraint::Length(1)])
             .areas(frame.area());
     draw_footer(frame, state, footer);
     let Some(look) = &state.look else {
         frame.render_widget(Line::from("looking at all mergeable memory …"), header);
         return;
     };
-    draw_header(frame, state, &look.sample, header);
+    draw_header(frame, state, &look.sample, used, header);
     if state.mode == Mode::Help {
         help::draw(frame, body);
         return;
@@ -81,7 +83,18 @@ fn why_no_tenants(state: &State, sample: &Sample) -> String {
     }
 }
 
-fn draw_header(frame: &mut Frame, state: &State, sample: &Sample, area: Rect) {
+/// Which part of use is local, and what replicas take for it; `None` where the kernel has no
+/// engine, or does not tell this user.
+fn used(state: &State, sample: &Sample) -> Option<String> {
+    let engine = sample.engine.as_ref()?;
+    let replicas = engine.replicas();
+    engine.used_local.or(replicas)?;
+    let local = state.used_locally.map_or_else(|| "-".into(), |part| format!("{:.1}", part * 100.0));
+    let size = sample.replica_bytes.map(|size| bytes(i64::try_from(size).unwrap_or(i64::MAX)));
+    Some(format!("used   {local} % locally; {} replicas take {}", known(replicas), known(size)))
+}
+
+fn draw_header(frame: &mut Frame, state: &State, sample: &Sample, used: Option<String>, area: Rect) {
     let ksm = &sample.ksm;
     let doing = match ksm.run {
         Some(0) => "KSM is stopped",
@@ -114,7 +127,7 @@ fn draw_header(frame: &mut Frame, state: &State, sample: &Sample, area: Rect) {
         ),
     };
     let fit = |line| cut(line, area.width);
-    let lines = vec![
+    let mut lines = vec![
         Line::styled(fit(format!("{what}, Linux {}", sample.kernel)), strong()),
         Line::from(fit(format!(
             "saved  {} net = {} + {} zero pages - {} records",
@@ -129,6 +142,7 @@ fn draw_header(frame: &mut Frame, state: &State, sample: &Sample, area: Rect) {
             known(ksm.full_scans)
         ))),
     ];
+    lines.extend(used.map(|used| Line::from(fit(used))));
     frame.render_widget(Text::from(lines), area);
 }
 
@@ -345,6 +359,31 @@ node merged pages  █ here ░ away      here %            free
 ? help / filter sort s saved r remote c cost n name  q quit
 ";
         assert_eq!(screen(&state(), 60, 20), expected);
+    }
+
+    #[test]
+    fn with_an_engine_use_and_replicas_have_a_line() {
+        let with = |seconds: u32, used: u64| {
+            let mut look = look(seconds);
+            let mut engine = crate::shared::sample::tests::engine();
+            (engine.used_local, engine.used_remote) = (Some(9_000 + 3 * used), Some(1_000 + used));
+            (look.sample.engine, look.sample.replica_bytes) = (Some(engine), Some(20 * 4096));
+            Ok(look)
+        };
+        let mut state = State::new("big".into(), Duration::from_secs(2), false);
+        state.add(with(0, 0));
+        let line = |state: &State| screen(state, 80, 24).lines().nth(4).unwrap().to_owned();
+        assert_eq!(line(&state), "used   - % locally; 20 replicas take 80.0 KiB");
+        state.add(with(2, 10));
+        assert_eq!(line(&state), "used   75.0 % locally; 20 replicas take 80.0 KiB");
+        assert!(screen(&state, 80, 24).lines().nth(5).unwrap().starts_with("saved, at most"));
+        assert!(screen(&state, 60, 20).contains("\nused   75.0 % locally; 20 replicas take 80.0 KiB\n"));
+        state.add(with(4, 10));
+        assert_eq!(line(&state), "used   - % locally; 20 replicas take 80.0 KiB", "no use, no zero");
+        let mut plain = look(6);
+        plain.sample.engine = Some(nuksm_ksmfs::Engine::default());
+        state.add(Ok(plain));
+        assert!(!screen(&state, 80, 24).contains("locally"), "a user who may not see it");
     }
 
     #[test]

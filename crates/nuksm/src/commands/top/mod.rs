@@ -47,8 +47,9 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// ends it. Nodes and tenants need root.
 ///
 /// A tenant's savings are its part of what it and its sharers save; its cost is
-/// the pages that ksmd looks at for it, merged or not. Without colour
-/// (`NO_COLOR`) it says the same.
+/// the pages that ksmd looks at for it, merged or not. On a kernel with the engine
+/// there are also the local part of the use that its looks saw since the look before,
+/// and the memory of replicas. Without colour (`NO_COLOR`) it says the same.
 ///
 /// With --replay it shows a recording instead, on any machine and without root: each
 /// sample as long after the one before it as it was recorded, or one per --interval.

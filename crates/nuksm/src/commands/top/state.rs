@@ -89,6 +89,8 @@ pub struct State {
     pub look: Option<Look>,
     /// Part of a CPU that ksmd used between the last two looks.
     pub ksmd_share: Option<f64>,
+    /// Of the use that the kernel's looks saw since the look before, the local part, 0 to 1.
+    pub used_locally: Option<f64>,
     /// Earlier looks, the last one last.
     pub history: VecDeque<Moment>,
     /// Why the last look failed, if it did.
@@ -117,6 +119,7 @@ impl State {
             colour,
             look: None,
             ksmd_share: None,
+            used_locally: None,
             history: VecDeque::new(),
             trouble: None,
             sort: Sort::Savings,
@@ -159,6 +162,7 @@ impl State {
         let sample = &look.sample;
         let before = self.look.as_ref().map(|look| &look.sample);
         self.ksmd_share = before.and_then(|before| sample.ksmd_cpu_share(before));
+        self.used_locally = before.and_then(|before| sample.used_locally(before));
         // Above 0, and far below the limits of the type.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let pages_per_second =
