@@ -5,11 +5,13 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nuksmlab import paths, program, wait
+from nuksmlab import numa, paths, program, wait
 from nuksmlab.ksm import Ksm
 from nuksmlab.looks import reading
 from nuksmlab.tenant import StartTenant, Tenant
@@ -127,3 +129,63 @@ def test_top_and_recordings_show_use_and_replicas(ksm: Ksm, start: StartTenant) 
     html = page.read_text()
     assert "uses seen by looks that are local" in html
     assert '<section id="replicas">' in html
+
+
+def foretold(tenants: list[Tenant], percents: str) -> Any:
+    pids = [word for tenant in tenants for word in ("--pid", str(tenant.pid))]
+    return program.read_json("estimate", "--replicas", percents, *pids)["replicas"]
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """On each node somebody else wants the CPU, too, which then forgets translations:
+    use of a page sets the accessed bit again.
+    """
+    loops = []
+    for node in (0, 1):
+        cpus = numa.cpus(node)
+        loop = ["sh", "-c", "while :; do :; done"]
+        loops.append(subprocess.Popen(loop))
+        os.sched_setaffinity(loops[-1].pid, cpus)
+    yield
+    for process in loops:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.usefixtures("busy")
+def test_estimate_says_what_replicas_would_buy(ksm: Ksm, start: StartTenant) -> None:
+    ksm.stop()
+    tenants = [start(f"vm-{node}", node, mib=2) for node in (0, 1)]
+    pages = tenants[0].equal_pages
+    with reading(tenants[0]), reading(tenants[1]):
+        both = foretold(tenants, "0,50")
+    print(both)
+    assert both["one_copy"]["local"] == pytest.approx(0.5, abs=0.05)
+    assert both["budgets"][0]["local"] == both["one_copy"]["local"]
+    assert both["budgets"][1]["replica_pages"] <= pages / 2
+    assert both["budgets"][1]["local"] == pytest.approx(0.75, abs=0.05)
+    assert 0.9 * pages < both["all"]["replica_pages"] <= pages
+    assert both["all"]["local"] == pytest.approx(1.0, abs=0.05)
+    assert both["used_by_unknown_pages"] == 0
+    with reading(tenants[1]):
+        one = foretold(tenants, "50")
+    print(one)
+    assert one["all"]["replica_pages"] == 0
+    assert one["one_copy"]["local"] == pytest.approx(1.0, abs=0.05)
+    idle = foretold(tenants, "50")
+    print(idle)
+    assert idle["uses"] < 0.1 * one["uses"]
+    assert all(tenant.bad_pages() == 0 for tenant in tenants)
+
+
+@pytest.mark.usefixtures("busy")
+def test_whose_use_of_a_merged_page_it_is_estimate_does_not_guess(
+    merged: list[Tenant], ksm: Ksm
+) -> None:
+    ksm.stop()
+    with reading(merged[0]):
+        found = foretold(merged, "50")
+    print(found)
+    assert found["used_by_unknown_pages"] > 0.9 * 2 * merged[0].equal_pages
+    assert found["all"]["replica_pages"] == 0

@@ -2,6 +2,7 @@
 """`nuksm estimate`: what it foretells is what the kernel then does."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +17,12 @@ MIX = {"equal": 40, "private": 20, "zero": 15, "alike": 10, "same": 15}
 NEAR = 0.05  # tenants' stacks and heaps change while they run
 
 
-def estimate(tenants: list[Tenant]) -> Any:
+IDLE = Path("/sys/kernel/mm/page_idle/bitmap")
+
+
+def estimate(tenants: list[Tenant], *options: str) -> Any:
     pids = [word for tenant in tenants for word in ("--pid", str(tenant.pid))]
-    return program.read_json("estimate", *pids)
+    return program.read_json("estimate", *options, *pids)
 
 
 @pytest.fixture
@@ -74,3 +78,24 @@ def test_looking_at_merged_memory_leaves_it_merged(
         ]
         assert merged[1] == pytest.approx(merged[0], rel=NEAR)
     assert all(tenant.bad_pages() == 0 for tenant in tenants)
+
+
+def test_where_the_kernel_does_not_tell_use_the_rest_is_as_ever(
+    tenants: list[Tenant],
+) -> None:
+    report = estimate(tenants, "--replicas", "5")
+    notes = [note for note in report["notes"] if "what replicas would buy" in note]
+    if IDLE.exists():
+        assert report["replicas"]["budgets"][0]["percent"] == 5
+        assert notes == []
+    else:
+        assert report["replicas"] is None
+        assert len(notes) == 1
+        assert "no idle page tracking" in notes[0]
+    without = estimate(tenants)
+    assert without["replicas"] is None
+    saved = [
+        told["totals"]["across_nodes"]["saved_pages"]["value"]
+        for told in (report, without)
+    ]
+    assert saved[0] == pytest.approx(saved[1], rel=NEAR)

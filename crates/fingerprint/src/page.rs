@@ -17,8 +17,10 @@ pub struct Page {
     pub fingerprint: u64,
     /// All bytes are zero.
     pub is_zero: bool,
-    /// The page frame, when several places map it and this user may see it.
-    pub shared_frame: Option<u64>,
+    /// The page frame, when this user may see it.
+    pub frame: Option<u64>,
+    /// Several places map it.
+    pub is_shared: bool,
 }
 
 /// The fingerprint of any bytes.
@@ -29,7 +31,7 @@ pub fn fingerprint(bytes: &[u8]) -> u64 {
 
 /// The page at `address` with the content `bytes`.
 pub fn page(address: u64, bytes: &[u8]) -> Page {
-    Page { address, fingerprint: fingerprint(bytes), is_zero: is_zero(bytes), shared_frame: None }
+    Page { address, fingerprint: fingerprint(bytes), is_zero: is_zero(bytes), frame: None, is_shared: false }
 }
 
 /// Ends at the first piece that is not zero; that is the first one, mostly.

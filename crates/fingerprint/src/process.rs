@@ -124,8 +124,8 @@ impl Process {
                 if page.is_zero && is_shared {
                     self.zero_already += 1;
                 } else {
-                    let frame = Some(entry.pfn()).filter(|&frame| is_shared && frame > 0);
-                    pages.push(Page { shared_frame: frame, ..page });
+                    let frame = Some(entry.pfn()).filter(|&frame| frame > 0);
+                    pages.push(Page { frame, is_shared, ..page });
                 }
             }
             rest = &rest[whole..];

@@ -289,7 +289,8 @@ impl TableReader {
                 address: unsigned(addresses[row]),
                 fingerprint: unsigned(fingerprints[row]),
                 is_zero: zeros[row],
-                shared_frame: None,
+                frame: None,
+                is_shared: false,
             };
             rows.push((tenant, page));
         }
@@ -350,7 +351,7 @@ mod tests {
     fn page(number: u64) -> Page {
         // Fingerprints above 2^63 as well.
         let fingerprint = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Page { address: number * 4096, fingerprint, is_zero: number % 3 == 0, shared_frame: None }
+        Page { address: number * 4096, fingerprint, is_zero: number % 3 == 0, frame: None, is_shared: false }
     }
 
     #[test]

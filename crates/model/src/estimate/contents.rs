@@ -46,10 +46,12 @@ impl Contents {
 
     /// A page of `tenant`.
     pub fn add(&mut self, tenant: u32, fingerprint: u64) {
-        self.add_pages(Record { fingerprint, tenant, count: 1 });
+        self.add_times(tenant, fingerprint, 1);
     }
 
-    fn add_pages(&mut self, record: Record) {
+    /// So many at once, or so many uses of one.
+    pub fn add_times(&mut self, tenant: u32, fingerprint: u64, count: u32) {
+        let record = Record { fingerprint, tenant, count };
         if !self.keeps(record.fingerprint) {
             return;
         }

@@ -9,11 +9,13 @@
 
 mod contents;
 mod figure;
+mod replicas;
 #[cfg(test)]
 mod tests;
 
 pub use contents::{Contents, Record};
 pub use figure::{Figure, Sum};
+pub use replicas::{Budget, Kept, Replicas, Uses, replicas};
 
 use crate::{Policy, Sharer, node_shares};
 use std::collections::{BTreeMap, HashMap};

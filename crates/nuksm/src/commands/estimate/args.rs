@@ -46,6 +46,21 @@ pub struct EstimateArgs {
     /// Sample one content in N from the beginning on; N is a power of two.
     #[arg(long, value_name = "1/N", default_value = "1/1")]
     pub sample: Sample,
+    /// Say what replicas would buy that may take so much of what merging saves, in
+    /// percent: with no PERCENT, 2,5,10,20.
+    ///
+    /// They are the engine's copies of merged pages that are hot on several nodes. Use is
+    /// watched for some seconds first, in eight windows of a tenth of a second each, by the
+    /// kernel's idle page tracking; that takes root. Whose use it is of frames that several
+    /// tenants share already, nobody tells: ask before merging is on.
+    #[arg(
+        long,
+        value_name = "PERCENT,...",
+        num_args = 0..=1,
+        default_missing_value = "2,5,10,20",
+        conflicts_with = "files"
+    )]
+    pub replicas: Option<Percents>,
     /// Write the fingerprints of all pages looked at, sampled or not, to FILE.
     #[arg(long, value_name = "FILE.parquet")]
     pub dump: Option<PathBuf>,
@@ -89,6 +104,22 @@ impl FromStr for Sample {
     }
 }
 
+/// Budgets of replicas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Percents(pub Vec<u32>);
+
+impl FromStr for Percents {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let percent = |word: &str| word.parse().ok().filter(|percent| *percent <= 100);
+        let percents: Option<Vec<u32>> = text.split(',').map(percent).collect();
+        percents
+            .map(Self)
+            .ok_or_else(|| format!("{text:?} is no list of percents: write 5, or 2,5,10, each up to 100"))
+    }
+}
+
 #[cfg(test)]
 pub mod tests {
     use super::*;
@@ -111,6 +142,14 @@ pub mod tests {
         for bad in ["1/0", "1/3", "2/4", "16", "0.5"] {
             assert!(bad.parse::<Sample>().unwrap_err().contains("is no sample"), "{bad}");
         }
+        assert_eq!("2,100,0".parse(), Ok(Percents(vec![2, 100, 0])));
+        for bad in ["", "2,", "101", "-1", "2 5", "5%", "web.core"] {
+            assert!(bad.parse::<Percents>().unwrap_err().contains("is no list of percents"), "{bad}");
+        }
+        let budgets = |line| args(line).replicas.map(|percents| percents.0);
+        assert_eq!((budgets("--pid 7"), budgets("--replicas 3 --pid 7")), (None, Some(vec![3])));
+        assert_eq!(budgets("--replicas --pid 7"), Some(vec![2, 5, 10, 20]));
+        assert!(Line::try_parse_from(["estimate", "--replicas", "5", "web.core"]).is_err());
         let file = |text: &str| text.parse::<FileArg>().unwrap();
         assert_eq!(file("web.core@1"), FileArg { path: "web.core".into(), node: Some(1) });
         assert_eq!(file("a@b.core"), FileArg { path: "a@b.core".into(), node: None });

@@ -4,6 +4,7 @@
 use super::args::EstimateArgs;
 use super::inputs::{Candidate, Input};
 use super::progress::Progress;
+use super::uses::{self, Used, Watched};
 use crate::shared::privilege;
 use crate::shared::stop::Stop;
 use crate::shared::tenants;
@@ -27,6 +28,10 @@ pub struct Gathered {
     pub shared_places: u64,
     /// Did every page come from a process, and were frames to be seen?
     pub frames_known: bool,
+    /// How contents are used, when that was asked for.
+    pub used: Option<Used>,
+    /// Why nobody knows how, if so.
+    pub use_unknown: Option<String>,
     /// Pages that were gone before they could be read.
     pub vanished: u64,
     /// Zero pages that take no memory of their own.
@@ -79,12 +84,18 @@ impl Memory {
 pub fn gather(root: &Root, args: &EstimateArgs, inputs: Vec<Input>, stop: &Stop) -> Result<Option<Gathered>> {
     let processes_only = inputs.iter().all(|input| matches!(input, Input::Process(_)));
     let frames_known = processes_only && privilege::missing(root, false)?.is_empty();
+    let dump = args.dump.as_deref().map(TableWriter::create).transpose()?;
+    // Before anything is read: who reads a page uses it.
+    let watched = args.replicas.as_ref().map(|_| uses::watch(root, &inputs, stop)).transpose()?;
+    if matches!(watched, Some(Watched::Interrupted)) {
+        return Ok(None);
+    }
     let mut reading = Reading {
-        dump: args.dump.as_deref().map(TableWriter::create).transpose()?,
+        dump,
         progress: Progress::new(inputs.iter().map(Input::pages).sum()),
         root,
         stop,
-        gathered: Gathered::new(args, frames_known),
+        gathered: Gathered::new(args, frames_known, watched),
     };
     for input in inputs {
         let goes_on = match input {
@@ -180,18 +191,29 @@ impl Reading<'_> {
 }
 
 impl Gathered {
-    fn new(args: &EstimateArgs, frames_known: bool) -> Self {
+    fn new(args: &EstimateArgs, frames_known: bool, watched: Option<Watched>) -> Self {
         // Where many places share frames there are few contents for that, and
         // the other way round; this much holds a host on which a third of all
         // pages is merged.
         let frames = args.memory.0 / 4;
+        let (mut used, mut use_unknown) = (None, None);
+        match (watched, &args.replicas) {
+            (Some(Watched::Frames(watch)), Some(percents)) => {
+                used = Some(Used::new(watch, percents.clone(), frames, args.sample.0));
+            }
+            (Some(Watched::Unknown(why)), _) => use_unknown = Some(why),
+            _ => {}
+        }
+        let for_use = if used.is_some() { frames } else { 0 };
         Self {
             labels: Vec::new(),
             tenants: Vec::new(),
-            contents: Contents::new(args.memory.0 - frames, args.sample.0),
+            contents: Contents::new(args.memory.0 - frames - for_use, args.sample.0),
             frames: Contents::new(frames, args.sample.0),
             shared_places: 0,
             frames_known,
+            used,
+            use_unknown,
             vanished: 0,
             zero_already: 0,
             unread: Vec::new(),
@@ -215,7 +237,10 @@ impl Gathered {
         tenant.pages += 1;
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         self.contents.add(index, page.fingerprint);
-        if let Some(frame) = page.shared_frame {
+        if let Some(used) = &mut self.used {
+            used.add(index, page);
+        }
+        if let Some(frame) = page.frame.filter(|_| page.is_shared) {
             self.shared_places += 1;
             self.frames.add(index, nuksm_fingerprint::fingerprint(&frame.to_ne_bytes()));
         }
@@ -271,7 +296,7 @@ mod tests {
         let process = Box::new(Process::open(&root, 5009).unwrap());
         let _sender = silence(5009);
         let (_stopper, stop) = Stop::by_hand();
-        let gathered = Gathered::new(&args(""), true);
+        let gathered = Gathered::new(&args(""), true, None);
         let mut reading =
             Reading { dump: None, progress: Progress::new(1), root: &root, stop: &stop, gathered };
         let label = Label { tenant: "silent".into(), source: "pid 5009".into(), node: None, nice: 0 };

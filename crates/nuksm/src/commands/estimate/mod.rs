@@ -7,6 +7,7 @@ mod inputs;
 mod progress;
 mod report;
 mod text;
+mod uses;
 
 pub use args::EstimateArgs;
 
@@ -47,6 +48,8 @@ pub fn run(root: &Root, args: &EstimateArgs) -> Result<ExitCode> {
         bail!("nothing could be looked at: {}", notes.join("; "));
     }
     notes.extend(untold);
+    notes
+        .extend(gathered.use_unknown.take().map(|why| format!("what replicas would buy is left out: {why}")));
     if let Some((pid, why)) = gathered.cut_short.first() {
         let others = match gathered.cut_short.len() {
             1 => " counts".into(),

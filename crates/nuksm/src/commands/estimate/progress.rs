@@ -50,6 +50,13 @@ impl Progress {
     }
 }
 
+/// Says something on standard error, if that is a terminal, until the next is said.
+pub fn say(text: &str) {
+    if std::io::stderr().is_terminal() {
+        output::progress(&format!("\r{text}\x1b[K"));
+    }
+}
+
 fn size(pages: u64) -> String {
     bytes(i64::try_from(pages * nuksm_pagemap::page_size()).unwrap_or(i64::MAX))
 }

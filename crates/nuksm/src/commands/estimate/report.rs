@@ -2,7 +2,10 @@
 //! The report, as --json prints it.
 
 use super::gather::Gathered;
-use nuksm_model::estimate::{self, Figure, Forecast, RemoteShares, Saving, Settings};
+use super::uses::{self, Used};
+use nuksm_model::estimate::{
+    self, Budget, Figure, Forecast, Kept, RemoteShares, Saving, Settings, Tenant, Uses,
+};
 use serde::Serialize;
 
 /// What merging would save, and where the merged pages would be.
@@ -18,6 +21,8 @@ pub struct Report {
     pub tenants: Vec<TenantRow>,
     /// Each two tenants that have anything in common, most first.
     pub pairs: Vec<PairRow>,
+    /// What replicas would buy; `None` unless asked for, or when it is unknown.
+    pub replicas: Option<Replicas>,
     pub notes: Vec<String>,
 }
 
@@ -84,6 +89,65 @@ pub struct PairRow {
     pub pages: Count,
 }
 
+/// With `merge_across_nodes` 1, on a kernel with the engine.
+#[derive(Debug, Serialize)]
+pub struct Replicas {
+    /// Windows of time in which use was watched.
+    pub windows: u8,
+    pub window_ms: u128,
+    /// In so many of them a page has to be used to be hot.
+    pub hot_windows: u8,
+    /// Uses of pages that would be merged; one used in three windows has three.
+    pub uses: u64,
+    /// Pages whose frames could not be watched.
+    pub unseen_pages: u64,
+    /// Pages that somebody used, nobody knows who: others have the same frame.
+    pub used_by_unknown_pages: u64,
+    pub one_copy: BudgetRow,
+    pub budgets: Vec<BudgetRow>,
+    /// With as many as there would be if nothing kept them down.
+    pub all: BudgetRow,
+}
+
+#[derive(Debug, Serialize)]
+pub struct BudgetRow {
+    /// Of what merging saves, what replicas may take.
+    pub percent: Option<u32>,
+    pub replica_pages: u64,
+    pub replica_bytes: u64,
+    /// The part of the uses that would be local, 0 to 1.
+    pub local: Option<f64>,
+}
+
+impl Replicas {
+    /// `None` when some tenant's node is unknown.
+    fn new(used: Used, contents: Kept, tenants: &[Tenant], settings: Settings) -> Option<Self> {
+        let Used { percents, hot, others, unseen, by_whom, .. } = used;
+        let (hot, others) = (hot.finish(), others.finish());
+        let seen = Uses { hot: (&hot.0, hot.1), others: (&others.0, others.1) };
+        let nodes: Vec<Option<u32>> = tenants.iter().map(|tenant| tenant.node).collect();
+        let found = estimate::replicas(contents, seen, &nodes, settings.max_page_sharing, &percents.0)?;
+        let row = |percent, budget: Budget| BudgetRow {
+            percent,
+            replica_pages: budget.pages,
+            replica_bytes: budget.pages * settings.page_size,
+            local: budget.local,
+        };
+        let budgets = percents.0.iter().zip(found.budgets);
+        Some(Self {
+            windows: uses::WINDOWS,
+            window_ms: uses::LENGTH.as_millis(),
+            hot_windows: uses::HOT,
+            uses: found.uses,
+            unseen_pages: unseen,
+            used_by_unknown_pages: by_whom,
+            one_copy: row(Some(0), found.one_copy),
+            budgets: budgets.map(|(percent, budget)| row(Some(*percent), budget)).collect(),
+            all: row(None, found.all),
+        })
+    }
+}
+
 /// A [`Figure`] in whole pages or bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Count {
@@ -110,9 +174,10 @@ impl Count {
 
 impl Report {
     pub fn new(gathered: Gathered, settings: Settings, mut notes: Vec<String>) -> Self {
-        let Gathered { labels, tenants, contents, frames, .. } = gathered;
+        let Gathered { labels, tenants, contents, frames, used, .. } = gathered;
         let (records, rate) = contents.finish();
         let forecast = estimate::forecast(&records, rate, &tenants, settings);
+        let replicas = used.and_then(|used| Replicas::new(used, (&records, rate), &tenants, settings));
         drop(records);
         let (frames, frames_rate) = frames.finish();
         let already = estimate::already_shared(&frames, frames_rate, gathered.shared_places);
@@ -163,6 +228,7 @@ impl Report {
             },
             tenants: rows,
             pairs,
+            replicas,
             notes,
         }
     }

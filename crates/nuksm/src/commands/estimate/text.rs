@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The report for people.
 
-use super::report::{Count, Remote, Report, SavingRow, TenantRow};
+use super::report::{BudgetRow, Count, Remote, Replicas, Report, SavingRow, TenantRow};
 use crate::shared::output::{Table, bytes, known};
 use nuksm_model::estimate::Figure;
 
@@ -55,6 +55,7 @@ pub fn text(report: &Report) -> String {
         text += &remote(shown);
         text += &more;
     }
+    text += &report.replicas.as_ref().map(replicas).unwrap_or_default();
     text += &pairs(report);
     if totals.vanished_pages > 0 {
         text += &format!("\nNote: {} pages were gone before they could be read\n", totals.vanished_pages);
@@ -98,6 +99,40 @@ fn remote(tenants: &[&TenantRow]) -> String {
     }
     text += &table.render();
     text += "  first: the kernel leaves it to the order of its scan; within nodes all of it is local\n";
+    text
+}
+
+fn replicas(replicas: &Replicas) -> String {
+    let mut text = String::from("\nWhat replicas would buy, by their part of what is saved (across nodes)\n");
+    let mut table = Table::new(1, ["", "replicas", "memory", "local part of uses, %"]);
+    let mut row = |name: String, row: &BudgetRow| {
+        let local = row.local.map(|part| format!("{:.1}", part * 100.0));
+        table.row([name, row.replica_pages.to_string(), size(row.replica_bytes), known(local)]);
+    };
+    row("none".into(), &replicas.one_copy);
+    for budget in &replicas.budgets {
+        row(format!("{} %", known(budget.percent)), budget);
+    }
+    row("as hot pages want".into(), &replicas.all);
+    text += &table.render();
+    text += &format!(
+        "  of {} uses, seen in {} windows of {} ms; hot: used in {} of them or more\n",
+        replicas.uses, replicas.windows, replicas.window_ms, replicas.hot_windows
+    );
+    text += "  without what stays in a CPU's TLB all the time: the kernel does not see it\n";
+    if replicas.used_by_unknown_pages > 0 {
+        text += &format!(
+            "  without {} pages that are in use and share a frame with others already: whose use that is, \
+             nobody tells\n",
+            replicas.used_by_unknown_pages
+        );
+    }
+    if replicas.unseen_pages > 0 {
+        text += &format!(
+            "  without {} pages whose use cannot be seen, as inside of huge pages\n",
+            replicas.unseen_pages
+        );
+    }
     text
 }
 
@@ -160,12 +195,13 @@ fn with_error(value: String, error: Option<String>) -> String {
 mod tests {
     use super::*;
     use crate::commands::estimate::gather::Gathered;
+    use crate::commands::estimate::uses::{Used, Watch};
     use nuksm_fingerprint::Label;
     use nuksm_model::estimate::{Contents, Settings, Tenant};
 
     /// Two tenants of 1000 pages and 24 zero pages each, that have 500 contents
     /// in common; 30 frames are shared already.
-    fn report(zero_bits: u32) -> Report {
+    fn gathered(zero_bits: u32) -> Gathered {
         let mut contents = Contents::new(1 << 20, zero_bits);
         let mut frames = Contents::new(1 << 20, zero_bits);
         for page in 1..=1000_u64 {
@@ -184,7 +220,7 @@ mod tests {
             nice: 0,
         };
         let tenant = |node| Tenant { node: Some(node), nice: 0, pages: 1000, zero_pages: 24 };
-        let gathered = Gathered {
+        Gathered {
             labels: vec![(label("web", 0), Some(100)), (label("db", 1), Some(101))],
             tenants: vec![tenant(0), tenant(1)],
             contents,
@@ -194,10 +230,16 @@ mod tests {
             frames_known: true,
             vanished: 3,
             unread: Vec::new(),
+            used: None,
+            use_unknown: None,
             zero_already: 0,
-        };
-        let settings = Settings { max_page_sharing: 256, use_zero_pages: true, page_size: 4096 };
-        Report::new(gathered, settings, vec!["something else".into()])
+        }
+    }
+
+    const SETTINGS: Settings = Settings { max_page_sharing: 256, use_zero_pages: true, page_size: 4096 };
+
+    fn report(zero_bits: u32) -> Report {
+        Report::new(gathered(zero_bits), SETTINGS, vec!["something else".into()])
     }
 
     #[test]
@@ -233,6 +275,62 @@ Note: 3 pages were gone before they could be read
 Note: something else
 ";
         assert_eq!(text(&report(0)), expected);
+    }
+
+    /// The same two tenants, of which both use the first 100 of their common contents, web all
+    /// the time and db half of it.
+    fn with_use(used: impl FnOnce(&mut Used)) -> Report {
+        let mut contents = Contents::new(1 << 20, 0);
+        let mut of_both = Used::new(Watch::default(), "2,10".parse().unwrap(), 1 << 20, 0);
+        for page in 1..=500_u64 {
+            for tenant in 0..2_u32 {
+                contents.add(tenant, page);
+                if page <= 100 {
+                    of_both.hot.add_times(tenant, page, 8 - 4 * tenant);
+                }
+            }
+        }
+        used(&mut of_both);
+        let gathered = Gathered { contents, used: Some(of_both), ..gathered(0) };
+        Report::new(gathered, SETTINGS, Vec::new())
+    }
+
+    #[test]
+    fn what_replicas_would_buy_as_users_see_it() {
+        let expected = "
+What replicas would buy, by their part of what is saved (across nodes)
+                     replicas     memory  local part of uses, %
+  none                      0    0.0 KiB                   50.0
+  2 %                      10   40.0 KiB                   55.0
+  10 %                     50  200.0 KiB                   75.0
+  as hot pages want       100  400.0 KiB                  100.0
+  of 1200 uses, seen in 8 windows of 100 ms; hot: used in 4 of them or more
+  without what stays in a CPU's TLB all the time: the kernel does not see it
+
+Merged pages that two tenants would share
+";
+        let shown = text(&with_use(|_| {}));
+        assert!(shown.contains(expected), "{shown}");
+        let shown = text(&with_use(|used| (used.unseen, used.by_whom) = (7, 9)));
+        assert!(
+            shown.contains("\n  without 9 pages that are in use and share a frame with others already"),
+            "{shown}"
+        );
+        assert!(shown.contains("\n  without 7 pages whose use cannot be seen"), "{shown}");
+        let shown = text(&with_use(|used| used.hot = Contents::new(0, 0)));
+        assert!(
+            shown.contains("  as hot pages want         0  0.0 KiB                      -\n  of 0 uses"),
+            "{shown}"
+        );
+        let json = serde_json::to_value(with_use(|_| {})).unwrap();
+        let budget = serde_json::json!({
+            "percent": 2, "replica_pages": 10, "replica_bytes": 40_960, "local": 0.55
+        });
+        assert_eq!(
+            (&json["replicas"]["budgets"][0], &json["replicas"]["all"]["percent"]),
+            (&budget, &serde_json::Value::Null)
+        );
+        assert!(serde_json::to_value(report(0)).unwrap()["replicas"].is_null(), "nobody asked");
     }
 
     #[test]
