@@ -200,7 +200,7 @@ def table(outcomes: Outcomes) -> list[str]:
             for kind, count in outcome.counts().items():
                 total[kind] += count
         counted = " ".join(f"{kind} {count:3}" for kind, count in total.items())
-        lines.append(f"  {setting:75} {counted}")
+        lines.append(f"  {setting:110} {counted}")
     return lines
 
 
