@@ -29,18 +29,12 @@ HOT = PAGES // 20
 FEW = 2
 
 
-def replicas(ksm: Ksm) -> dict[int, int]:
-    """How many there are, by node."""
-    pairs = (word.split("=") for word in ksm.read_text("replicas_by_node").split())
-    return {int(node.removeprefix("N")): int(count) for node, count in pairs}
-
-
 def count(ksm: Ksm) -> int:
-    return sum(replicas(ksm).values())
+    return sum(ksm.replicas().values())
 
 
 def wait_for(ksm: Ksm, wanted: int) -> None:
-    wait.until(lambda: count(ksm) == wanted, lambda: f"{replicas(ksm)}, not {wanted}")
+    wait.until(lambda: count(ksm) == wanted, lambda: f"{ksm.replicas()}, not {wanted}")
 
 
 def check(tenants: Sequence[Tenant]) -> None:
@@ -143,7 +137,7 @@ def wait_for_near(ksm: Ksm, pair: Sequence[Tenant], first: int) -> None:
         tenant.command(f"churn prefer:{first},{HOT}")
     wait.until(
         lambda: near(pair, first, HOT) >= HOT - FEW,
-        lambda: f"{near(pair, first, HOT)} near, {replicas(ksm)}",
+        lambda: f"{near(pair, first, HOT)} near, {ksm.replicas()}",
         poll=1,
     )
     for tenant in pair:
@@ -178,7 +172,7 @@ def test_who_weighs_more_gets_the_budget(ksm: Ksm, start: StartTenant) -> None:
             stack.enter_context(reading(tenant))
         wait.until(
             lambda: near(heavy) >= PAGES - FEW,
-            lambda: f"{near(heavy)} near, {near(light)} of others, {replicas(ksm)}",
+            lambda: f"{near(heavy)} near, {near(light)} of others, {ksm.replicas()}",
             poll=1,
         )
         assert near(light) <= FEW
@@ -191,7 +185,7 @@ def test_a_process_may_ask_how_many_of_its_pages_are_copies(
     with reading(pair[0]), reading(pair[1]):
         wait_for(ksm, PAGES)
         copies = [process_stat(vm.pid)["ksm_merged_replicas"] for vm in pair]
-        assert copies == [replicas(ksm)[node] for node in (0, 1)]
+        assert copies == [ksm.replicas()[node] for node in (0, 1)]
     wait_for(ksm, 0)
     assert all(process_stat(vm.pid)["ksm_merged_replicas"] == 0 for vm in pair)
 
@@ -349,7 +343,9 @@ def test_there_are_none_where_memory_is_short(
 ) -> None:
     with reading(pair[0]), reading(pair[1]):
         wait_for(ksm, PAGES)
-        fillers = [filler for node in replicas(ksm) for filler in overfill(start, node)]
+        fillers = [
+            filler for node in ksm.replicas() for filler in overfill(start, node)
+        ]
         wait_for(ksm, 0)
         for _ in range(SOON):
             look(ksm)

@@ -71,6 +71,11 @@ class Ksm:
         """Mappings of merged pages: each page's first user, and the others."""
         return self.read("pages_shared") + self.read("pages_sharing")
 
+    def replicas(self) -> dict[int, int]:
+        """How many copies there are for those who use them, by node."""
+        pairs = (word.split("=") for word in self.read_text("replicas_by_node").split())
+        return {int(node.removeprefix("N")): int(count) for node, count in pairs}
+
     def wait_scans(self, scans: int) -> None:
         """Until the scanner has gone through everything so many times more."""
         goal = self.read("full_scans") + scans

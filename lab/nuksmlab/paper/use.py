@@ -51,11 +51,6 @@ def using(use: Use, instances: Sequence[Instance]) -> Iterator[None]:
         yield
 
 
-def replicas(ksm: Ksm) -> int:
-    words = ksm.read_text("replicas_by_node").split()
-    return sum(int(word.partition("=")[2]) for word in words)
-
-
 class Watch:
     """Of replicas, for as long as it is asked for looks."""
 
@@ -76,7 +71,7 @@ class Watch:
         goal = self.ksm.read("looks") + looks
 
         def looked() -> bool:
-            self.most = max(self.most, replicas(self.ksm))
+            self.most = max(self.most, sum(self.ksm.replicas().values()))
             return self.ksm.read("looks") >= goal
 
         wait.until(looked, lambda: f"look {goal}", poll=0.02)
@@ -90,7 +85,7 @@ class Watch:
             "folded": folded,
             "migrated": migrated,
             "late": late,
-            "replicas": replicas(self.ksm),
+            "replicas": sum(self.ksm.replicas().values()),
             "most": self.most,
             "glance_ms": self.ksm.read("replica_glance_ms"),
             "refused": self.ksm.read("replicas_refused"),

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Sharers that go to a replica and back, and what others did to their memory before."""
+
+import contextlib
+import ctypes
+import mmap
+import os
+import struct
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import numa, stress, wait
+from nuksmlab.fuzz import model
+from nuksmlab.ksm import Ksm
+from nuksmlab.looks import SOON, look, look_until_seen, reading
+from nuksmlab.tenant import Tenant
+
+pytestmark = pytest.mark.needs(nodes=2)
+
+PAGE = mmap.PAGESIZE
+MIB = 2
+PAGES = MIB * 256
+MERGEABLE = 12  # advice to madvise(2)
+# Of userfaultfd(2), and what pagemap says of pages that it protects from writes.
+SYS_USERFAULTFD, USER_MODE_ONLY = 323, 1
+UFFD_API, FEATURE_WP, MODE_WP = 0xAA, 1 << 0, 1 << 1
+UFFDIO_API, UFFDIO_REGISTER, UFFDIO_WRITEPROTECT = 0xC018AA3F, 0xC020AA00, 0xC018AA06
+PROTECTED = 1 << 57
+
+# After as many it would have been tried again.
+LOOKS = 3
+
+BLOCK_SIZE = Path("/sys/devices/system/memory/block_size_bytes")
+
+
+@pytest.fixture(autouse=True)
+def often(ksm: Ksm) -> None:
+    """A look each second, whatever it takes here; and room for all replicas."""
+    ksm.write("look_cpu_permille", 1000)
+    ksm.write("replica_percent", 100)
+
+
+@pytest.fixture
+def area(ksm: Ksm, pair: list[Tenant]) -> Iterator[mmap.mmap]:
+    """This process has the tenants' pages, too, merged; it runs on node 0."""
+    with Path(f"/proc/{pair[0].pid}/mem").open("rb") as memory:
+        memory.seek(int(pair[0].facts["equal_at"], 16))
+        contents = memory.read(PAGES * PAGE)
+    with numa.running_on(0):
+        area = mmap.mmap(-1, PAGES * PAGE, flags=mmap.MAP_PRIVATE)
+        area.madvise(mmap.MADV_NOHUGEPAGE)
+        area.madvise(MERGEABLE)
+        area.write(contents)
+        ksm.merge(3 * PAGES)
+        yield area
+    assert area[:] == contents
+
+
+@pytest.fixture
+def block() -> Iterator[Path]:
+    """Of node 1's memory, a part that can go; programs get it before all other."""
+    found = None
+    for block in Path("/sys/devices/system/node/node1").glob("memory[0-9]*"):
+        with contextlib.suppress(OSError):  # some of it cannot be moved
+            stress.put(block / "state", "offline")
+            found = block
+            break
+    assert found
+    stress.put(found / "state", "online_movable")
+    yield found
+    if (found / "state").read_text().strip() == "online":
+        stress.put(found / "state", "offline")
+    stress.put(found / "state", "online_kernel")
+
+
+def address_of(area: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(area))
+
+
+def frames(area: mmap.mmap) -> list[int]:
+    found = model.frames(os.getpid(), address_of(area), PAGES)
+    assert len(found) == PAGES
+    return found
+
+
+def protected(area: mmap.mmap) -> int:
+    """How many pages of it a userfaultfd protects."""
+    entries = array("Q")
+    with Path("/proc/self/pagemap").open("rb", buffering=0) as file:
+        file.seek(address_of(area) // PAGE * 8)
+        entries.frombytes(file.read(PAGES * 8))
+    return sum(entry & PROTECTED != 0 for entry in entries)
+
+
+@contextmanager
+def protection(area: mmap.mmap) -> Iterator[None]:
+    """Who writes to it has to wait meanwhile."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    uffd = libc.syscall(SYS_USERFAULTFD, os.O_CLOEXEC | os.O_NONBLOCK | USER_MODE_ONLY)
+    if uffd < 0:
+        raise OSError(ctypes.get_errno(), "userfaultfd")
+    whole = (address_of(area), PAGES * PAGE)
+    ioctl(uffd, UFFDIO_API, struct.pack("3Q", UFFD_API, FEATURE_WP, 0))
+    ioctl(uffd, UFFDIO_REGISTER, struct.pack("4Q", *whole, MODE_WP, 0))
+    ioctl(uffd, UFFDIO_WRITEPROTECT, struct.pack("3Q", *whole, 1))
+    yield
+    os.close(uffd)
+
+
+@contextmanager
+def child(area: mmap.mmap) -> Iterator[int]:
+    """It has what its parent has, and in the end compares that with what was there."""
+    wanted = area[:]
+    waits, go = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(go)
+        os.read(waits, 1)
+        os._exit(area[:] != wanted)
+    os.close(waits)
+    try:
+        yield pid
+    finally:
+        os.close(go)
+        status = os.waitpid(pid, 0)[1]
+    assert status == 0
+
+
+def count(ksm: Ksm) -> int:
+    return sum(ksm.replicas().values())
+
+
+def wait_for(ksm: Ksm, wanted: int) -> None:
+    wait.until(lambda: count(ksm) == wanted, lambda: f"{ksm.replicas()}, not {wanted}")
+
+
+def check(tenants: list[Tenant]) -> None:
+    assert all(tenant.bad_pages() == 0 for tenant in tenants)
+    model.check_audit()
+
+
+def test_what_a_userfaultfd_protects_stays_so(
+    ksm: Ksm, pair: list[Tenant], area: mmap.mmap
+) -> None:
+    with protection(area):
+        before = frames(area)
+        assert protected(area) == PAGES
+        with reading(pair[0]), reading(pair[1]):
+            wait_for(ksm, PAGES)
+            between = frames(area)
+            assert 0 < len(set(before) - set(between)) < PAGES
+            assert protected(area) == PAGES
+            ksm.write("replica_percent", 0)
+            wait_for(ksm, 0)
+            assert len(set(between) - set(frames(area))) > 0
+            assert protected(area) == PAGES
+    check(pair)
+
+
+def test_who_forked_keeps_pages_from_being_left(
+    ksm: Ksm, pair: list[Tenant], area: mmap.mmap
+) -> None:
+    """As long as ksmd has not come by: nobody would find the child's mapping."""
+    ksm.scan_once()
+    with reading(pair[0]), reading(pair[1]):
+        with child(area):
+            look_until_seen(ksm, SOON, 2 * PAGES)
+            assert count(ksm) == 0
+            check(pair)
+        wait_for(ksm, PAGES)
+    check(pair)
+
+
+def test_who_forked_keeps_replicas_from_being_left(
+    ksm: Ksm, pair: list[Tenant], area: mmap.mmap
+) -> None:
+    """Those that it has; the others go."""
+    ksm.scan_once()
+    with reading(pair[0]), reading(pair[1]):
+        wait_for(ksm, PAGES)
+        with child(area) as pid:
+            mapped, kept = frames(area), ksm.replicas()[0]
+            ksm.write("replica_percent", 0)
+            wait_for(ksm, kept)
+            for _ in range(LOOKS):
+                look(ksm)
+            assert ksm.replicas() == {0: kept}
+            assert frames(area) == mapped
+            model.check_mappings([os.getpid(), pid, *(vm.pid for vm in pair)])
+            check(pair)
+        wait_for(ksm, 0)
+    check(pair)
+
+
+def pages_in(block: Path, tenants: list[Tenant]) -> list[int]:
+    """How many of each tenant's equal pages are in a block of memory."""
+    size = int(BLOCK_SIZE.read_text(), 16) // PAGE
+    number = int(block.name.removeprefix("memory"))
+    first = [int(tenant.facts["equal_at"], 16) for tenant in tenants]
+    return [
+        sum(frame // size == number for frame in model.frames(tenant.pid, at, PAGES))
+        for tenant, at in zip(tenants, first, strict=True)
+    ]
+
+
+def test_memory_with_replicas_can_go(ksm: Ksm, block: Path, pair: list[Tenant]) -> None:
+    with reading(pair[0]), reading(pair[1]):
+        wait_for(ksm, PAGES)
+        assert pages_in(block, pair) == [0, PAGES]
+        stress.put(block / "state", "offline")
+        assert pages_in(block, pair) == [0, 0]
+        check(pair)
+        wait.until(
+            lambda: [vm.share_on(node) for node, vm in enumerate(pair)] == [1, 1],
+            lambda: f"pages near for both; {ksm.replicas()}",
+        )
+        assert count(ksm) == PAGES
+    check(pair)
