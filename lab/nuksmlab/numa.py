@@ -73,6 +73,7 @@ class Zone:
     node: int
     free: int = 0
     high: int = 0
+    listed: int = 0  # free, but in the list of a CPU
     kept: int = 0  # for those who can use no other zone
 
     @property
@@ -91,6 +92,8 @@ def parse_zones(zoneinfo: str) -> list[Zone]:
             zones[-1].free = numbers[0]
         elif re.match(r" +high +[0-9]+$", line):
             zones[-1].high = numbers[0]
+        elif re.match(r" +count: ", line):
+            zones[-1].listed += numbers[0]
         elif re.match(r" +protection: ", line):
             zones[-1].kept = max(numbers)
     return zones
@@ -112,6 +115,11 @@ def spare_pages(zoneinfo: Path = Path("/proc/zoneinfo")) -> int:
         re.M,
     )
     return sum(map(int, found))
+
+
+def listed_pages(node: int) -> int:
+    """Free, but for no other CPU than the one in whose list they are."""
+    return sum(zone.listed for zone in zones(node))
 
 
 def _mib(pages: int) -> int:

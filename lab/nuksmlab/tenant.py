@@ -159,6 +159,11 @@ class Tenant(Controlled):
 StartTenant = Callable[..., Tenant]
 
 
+def taken(told: Path) -> int:
+    """How many pages a tenant got that was told to `take` them."""
+    return int.from_bytes(told.read_bytes(), "little")
+
+
 def lend(tenant: Tenant, fifo: Path) -> int:
     """Puts its equal pages, 1 MiB at most, into a pipe; held until that is closed."""
     os.mkfifo(fifo)

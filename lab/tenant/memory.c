@@ -242,6 +242,24 @@ size_t memory_stack(struct memory *memory, size_t wanted)
 	return made;
 }
 
+/*
+ * More memory, that of no class: page after page, and *@taken says at any time how many
+ * there are. It is kept, and what is in it is nobody's business.
+ */
+int memory_take(size_t pages, volatile uint64_t *taken)
+{
+	unsigned char *area = mmap(NULL, pages * PAGE_BYTES, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (area == MAP_FAILED)
+		return -errno;
+	if (madvise(area, pages * PAGE_BYTES, MADV_NOHUGEPAGE) && errno != EINVAL)
+		return -errno;
+	for (*taken = 0; *taken < pages; ++*taken)
+		*(volatile unsigned char *)(area + *taken * PAGE_BYTES) = 1;
+	return 0;
+}
+
 size_t memory_change(struct memory *memory)
 {
 	struct pages *pages = &memory->class[CLASS_CHANGING];

@@ -41,6 +41,7 @@ size_t memory_restore(struct memory *memory);
 bool memory_again(struct memory *memory, size_t index);
 size_t memory_change(struct memory *memory);
 size_t memory_stack(struct memory *memory, size_t wanted);
+int memory_take(size_t pages, volatile uint64_t *taken);
 size_t memory_churn_step(struct memory *memory, uint64_t step);
 
 void memory_lock(void);

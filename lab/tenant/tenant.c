@@ -357,6 +357,30 @@ static void do_free(struct memory *memory)
 		answer("ok pages=%zu", pages->count);
 }
 
+/*
+ * As `take 1000 PATH`: takes so many pages more. The file says, as a number of 64 bits, how
+ * many it has got, also to those who come when it was killed for them.
+ */
+static void do_take(const char *pages)
+{
+	const char *path = strtok(NULL, " \n");
+	size_t wanted = strtoul(pages, NULL, 10);
+	int error, file = path ? open(path, O_RDWR | O_CREAT | O_TRUNC, 0600) : -1;
+	volatile uint64_t *taken;
+
+	if (file < 0 || ftruncate(file, sizeof(*taken))) {
+		answer("error take: wants pages and a file");
+		return;
+	}
+	taken = mmap(NULL, sizeof(*taken), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	close(file);
+	error = taken == MAP_FAILED ? -errno : memory_take(wanted, taken);
+	if (error)
+		answer("error take: %s", strerror(-error));
+	else
+		answer("ok pages=%zu", wanted);
+}
+
 static void do_stack(struct memory *memory, const char *text)
 {
 	size_t wanted = strtoul(text, NULL, 10);
@@ -403,6 +427,8 @@ static bool obey(struct memory *memory, char *line)
 		do_lend(memory, argument);
 	} else if (!strcmp(command, "free")) {
 		do_free(memory);
+	} else if (!strcmp(command, "take")) {
+		do_take(argument);
 	} else if (!strcmp(command, "stack")) {
 		do_stack(memory, argument);
 	} else if (!strcmp(command, "quit")) {

@@ -42,19 +42,25 @@ Node {}, zone {}
         high_free 7
         protection: (0, {}, {})
     high:  7
+    cpu: 0
+              count:    3
+              high:     7
+    cpu: 1
+              count:    {}
 """
     text = "".join(
         zone.format(*fields)
         for fields in (
-            (0, "DMA", 900, 100, 10, 300),
-            (0, "DMA32", 90, 100, 0, 0),
-            (1, "Normal", 900, 50, 0, 0),
+            (0, "DMA", 900, 100, 10, 300, 0),
+            (0, "DMA32", 90, 100, 0, 0, 20),
+            (1, "Normal", 900, 50, 0, 0, 1),
         )
     )
     zones = numa.parse_zones(text)
     assert [zone.node for zone in zones] == [0, 0, 1]
     assert [zone.high for zone in zones] == [100, 100, 50]
     assert [zone.room for zone in zones] == [500, -10, 850]
+    assert [zone.listed for zone in zones] == [3, 23, 4]
     zones[0].free = 300
     assert zones[0].room == 0, "all of it is kept for others"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import wait
-from nuksmlab.tenant import Spec, Tenant, TenantError
+from nuksmlab.tenant import Spec, Tenant, TenantError, taken
 
 MIXED = Spec("t", 0, 4, equal=40, private=20, zero=20, changing=20)
 
@@ -48,6 +48,16 @@ def test_private_pages_differ_between_tenants() -> None:
 def test_zero_pages_are_zero() -> None:
     with Tenant(MIXED) as tenant:
         assert page(tenant, "zero", 0) == bytes(4096)
+
+
+def test_it_tells_how_much_it_took(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    with Tenant(MIXED) as tenant:
+        assert tenant.command(f"take 100 {told}") == {"pages": 100}
+        assert taken(told) == 100
+        with pytest.raises(TenantError, match="wants pages and a file"):
+            tenant.command("take 100")
+        assert tenant.command("verify") == {"pages": 1024, "bad": 0}
 
 
 def test_everything_it_does_keeps_the_content_right() -> None:

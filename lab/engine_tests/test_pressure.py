@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Who needs memory gets what he would get if there were no replicas."""
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import numa, stress, wait
+from nuksmlab.fuzz import model
+from nuksmlab.ksm import Ksm
+from nuksmlab.looks import reading
+from nuksmlab.tenant import StartTenant, Tenant, taken
+
+pytestmark = pytest.mark.needs(nodes=2)
+
+# Half of the replicas are on each node: 16 MiB, more than two percent of its memory.
+MIB = 32
+PAGES = MIB * 256
+NODE = 1
+WITHIN = 0.01
+
+MORE_THAN_THERE_IS = 1 << 28  # pages
+
+# Free pages in the lists of CPUs are nobody's when memory is short. Without replicas,
+# too, there are 1 to 15 MiB of them when the job is killed, by chance: two percent.
+# So the lists are as short as can be, a third of a percent for both CPUs; what folding
+# leaves in longer ones is not seen here.
+LENGTH_OF_LISTS = Path("/proc/sys/vm/percpu_pagelist_high_fraction")
+SHORTEST = 1 << 20
+LISTED = 600
+
+
+@pytest.fixture(autouse=True)
+def short_lists() -> Iterator[None]:
+    before = LENGTH_OF_LISTS.read_text()
+    stress.put(LENGTH_OF_LISTS, SHORTEST)
+    yield
+    LENGTH_OF_LISTS.write_text(before)
+
+
+def oom_kills() -> int:
+    found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.M)
+    assert found
+    return int(found[1])
+
+
+def wait_for_replicas(ksm: Ksm, wanted: int) -> None:
+    wait.until(
+        lambda: sum(ksm.replicas().values()) == wanted,
+        lambda: f"{wanted} replicas; there are {ksm.replicas()}",
+    )
+
+
+def replicate(ksm: Ksm, tenants: list[Tenant]) -> None:
+    """All pages; then looks are too rare to fold any, or to move pages."""
+    ksm.write("replica_percent", 100)
+    ksm.write("look_cpu_permille", 1000)
+    with reading(tenants[0]), reading(tenants[1]):
+        wait_for_replicas(ksm, PAGES)
+        ksm.write("look_cpu_permille", 1)
+
+
+def fold(ksm: Ksm) -> None:
+    """All: what is left are the pages that are left when memory becomes short."""
+    ksm.write("replica_percent", 0)
+    wait_for_replicas(ksm, 0)
+
+
+def take_all(start: StartTenant, tenants: list[Tenant], told: Path) -> int:
+    """How many pages of the node somebody gets until he is killed, as he asked for."""
+    stress.put(Path("/proc/sys/vm/drop_caches"), 1)
+    kills = oom_kills()
+    job = start("job", NODE, mib=1, equal=0, private=100)
+    stress.put(Path(f"/proc/{job.pid}/oom_score_adj"), 1000)
+    wait.until(
+        lambda: numa.listed_pages(NODE) <= LISTED,
+        lambda: f"{LISTED} pages in lists; there are {numa.listed_pages(NODE)}",
+    )
+    job.send(f"take {MORE_THAN_THERE_IS} {told}")
+    while job.process.poll() is None:
+        assert [tenant.bad_pages() for tenant in tenants] == [0, 0]
+    assert oom_kills() - kills == 1
+    return taken(told)
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.exhaustive)])
+def test_replicas_cost_nobody_memory(
+    ksm: Ksm, start: StartTenant, tmp_path: Path, times: int
+) -> None:
+    """Nor his life: of all processes only the one that takes all is killed."""
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    got: dict[str, list[int]] = {"with": [], "without": []}
+    with numa.running_on(1 - NODE):
+        for _ in range(times):
+            replicate(ksm, tenants)
+            got["with"].append(take_all(start, tenants, tmp_path / "told"))
+            assert NODE not in ksm.replicas(), got
+            model.check_audit()
+            fold(ksm)
+            got["without"].append(take_all(start, tenants, tmp_path / "told"))
+    print(got)
+    for pages, usual in itertools.product(got["with"], got["without"]):
+        assert abs(pages / usual - 1) <= WITHIN, got
