@@ -50,6 +50,8 @@ static inline bool nuksm_use_promotes(struct folio *folio)
 
 #else
 
+#include "../page_alloc.h" /* drain_all_pages() */
+
 #define nuksm_break_ksm(vma, addr)				\
 ({								\
 	unsigned long _addr = (addr);				\

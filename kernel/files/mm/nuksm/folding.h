@@ -15,6 +15,9 @@
 /* Some node's memory is short: see the unwanted of &struct nuksm_node_count. */
 static bool nuksm_short;
 
+/* Somebody is about to be killed for memory, and waits for that of replicas. */
+static bool nuksm_urgent;
+
 /* Where memory was short, no replica is made for so many seconds; or nobody was to be killed. */
 #define NUKSM_AFTER_SHRINK_S	10
 #define NUKSM_AFTER_OOM_S	60
@@ -46,12 +49,14 @@ static bool nuksm_folds_all(void)
  * @tree: number of the tree that is next
  * @checksum: of the page that is next there, or one before it
  * @all: they are all to be folded
+ * @urgent: as many as are wanted, wherever they are, and at once
  * @wanted: so many on each node, otherwise
  */
 static struct nuksm_folding {
 	unsigned int tree;
 	u32 checksum;
 	bool all;
+	bool urgent;
 	long wanted[MAX_NUMNODES];
 } nuksm_folding;
 
@@ -150,14 +155,26 @@ static void nuksm_begin_folding(void)
 	int nid;
 
 	WRITE_ONCE(nuksm_short, false);
+	/* Before what is wanted: who asks says that first */
+	nuksm_folding.urgent = xchg(&nuksm_urgent, false);
 	nuksm_folding.all = nuksm_folds_all();
 	for_each_node(nid)
 		nuksm_folding.wanted[nid] =
 			atomic_long_xchg(&nuksm_node_counts[nid].unwanted, 0);
-	if (nuksm_folding.all) {
+	if (nuksm_folding.all || nuksm_folding.urgent) {
 		nuksm_folding.tree = 0;
 		nuksm_folding.checksum = 0;
 	}
+}
+
+/* What was folded for somebody is not to be left in the lists of this CPU, or others. */
+static void nuksm_end_folding(void)
+{
+	if (nuksm_folding.urgent)
+		drain_all_pages(NULL);
+	nuksm_folding.urgent = false;
+	WRITE_ONCE(nuksm_folds, nuksm_folds + 1);
+	wake_up(&nuksm_folded);
 }
 
 static bool nuksm_folds_more(void)
@@ -234,8 +251,11 @@ static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused
 	for_each_online_node(nid)
 		nuksm_ask_back(nid, atomic_long_read(&nuksm_node_counts[nid].replicas),
 			       NUKSM_AFTER_OOM_S);
+	WRITE_ONCE(nuksm_urgent, true);
 	wake_up_interruptible(&nuksm_look_wait);
-	wait_event_timeout(nuksm_folded, READ_ONCE(nuksm_folds) != folds,
+	/* One that has begun already may end first */
+	wait_event_timeout(nuksm_folded,
+			   !READ_ONCE(nuksm_urgent) && READ_ONCE(nuksm_folds) != folds,
 			   NUKSM_FOLDED_IN);
 	*(unsigned long *)freed += before - min(before, nuksm_replicas());
 	return NOTIFY_OK;

@@ -314,11 +314,15 @@ static unsigned int nuksm_glance_at_some(struct nuksm_looks *at)
 
 	for (n = 0; at->item && n < NUKSM_LOOKED_AT_ONCE; n++) {
 		struct ksm_rmap_item *item = at->item;
+		unsigned long address = item->address & ~NUKSM_GLANCED_FLAG;
 
 		at->item = item->rmap_list;
 		prefetch(at->item);
-		if (locked && (item->address & NUKSM_LOOKED_FLAG) && nuksm_is_young(item))
-			WRITE_ONCE(item->address, item->address | NUKSM_GLANCED_FLAG);
+		if (!(address & NUKSM_LOOKED_FLAG))
+			continue;
+		if (locked && nuksm_is_young(item))
+			address |= NUKSM_GLANCED_FLAG;
+		WRITE_ONCE(item->address, address);
 	}
 	if (locked)
 		mmap_read_unlock(mm);
@@ -389,6 +393,7 @@ static void nuksm_glance(unsigned long n, u64 began)
 		return;
 	if (nuksm_looks_now() && ktime_get_ns() <= until)
 		nuksm_looks.ranks = nuksm_glance_at(n, until);
+	nuksm_count_glance(nuksm_looks.ranks);
 	mutex_unlock(&ksm_thread_mutex);
 }
 
@@ -470,17 +475,19 @@ static unsigned long nuksm_fold(unsigned long pause)
 		if (more)
 			schedule_timeout_idle(msecs_to_jiffies(NUKSM_FOLD_PAUSE_MS));
 	}
-	WRITE_ONCE(nuksm_folds, nuksm_folds + 1);
-	wake_up(&nuksm_folded);
+	nuksm_end_folding();
 	if (nuksm_replica_stats.folded == folded && nuksm_replicas())
 		return min(2 * pause, NUKSM_FOLD_AT_LEAST_EVERY);
 	took = task_sched_runtime(current) - began;
-	return max(nsecs_to_jiffies(NUKSM_FOLD_TIMES * took), NUKSM_FOLD_EVERY);
+	return clamp(nsecs_to_jiffies(NUKSM_FOLD_TIMES * took), NUKSM_FOLD_EVERY,
+		     NUKSM_FOLD_AT_LEAST_EVERY);
 }
 
-/* Is it time to fold some? */
+/* Is it time to fold some? Who is about to be killed does not wait for that. */
 static bool nuksm_must_fold(unsigned long from)
 {
+	if (READ_ONCE(nuksm_urgent))
+		return true;
 	return time_after_eq(jiffies, from) &&
 	       (nuksm_is_short() || (nuksm_replicas() && nuksm_folds_all()));
 }

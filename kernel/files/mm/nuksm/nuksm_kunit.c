@@ -405,17 +405,20 @@ static void glances_are_as_short_as_the_budget_asks_for(struct kunit *test)
 	unsigned long ms;
 
 	/* A budget of 50 */
-	KUNIT_EXPECT_EQ(test, nuksm_next_glance(0, 0, 1000, 5), 0);
-	KUNIT_EXPECT_EQ(test, nuksm_next_glance(0, 50, 1000, 5), 0);
-	KUNIT_EXPECT_EQ(test, nuksm_next_glance(0, 51, 1000, 5), NUKSM_GLANCE_MOST_MS);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(0, 0, 0, 1000, 5), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(0, 50, 50, 1000, 5), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(0, 51, 51, 1000, 5), NUKSM_GLANCE_MOST_MS);
 	for (ms = NUKSM_GLANCE_MOST_MS; ms > NUKSM_GLANCE_LEAST_MS; ms /= 2)
-		KUNIT_EXPECT_EQ(test, nuksm_next_glance(ms, 51, 1000, 5), ms / 2);
-	KUNIT_EXPECT_EQ(test, nuksm_next_glance(NUKSM_GLANCE_LEAST_MS, 51, 1000, 5),
+		KUNIT_EXPECT_EQ(test, nuksm_next_glance(ms, 51, 51, 1000, 5), ms / 2);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(NUKSM_GLANCE_LEAST_MS, 51, 51, 1000, 5),
 			NUKSM_GLANCE_LEAST_MS);
-	KUNIT_EXPECT_EQ(test, nuksm_next_glance(8, 50, 1000, 5), 8);
-	KUNIT_EXPECT_EQ(test, nuksm_next_glance(8, 13, 1000, 5), 8);
-	KUNIT_EXPECT_EQ(test, nuksm_next_glance(8, 12, 1000, 5), 16);
-	KUNIT_EXPECT_EQ(test, nuksm_next_glance(NUKSM_GLANCE_MOST_MS, 12, 1000, 5), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(8, 50, 50, 1000, 5), 8);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(8, 13, 13, 1000, 5), 8);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(8, 12, 12, 1000, 5), 16);
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(NUKSM_GLANCE_MOST_MS, 12, 12, 1000, 5), 0);
+	/* Much is used by those that weigh little */
+	KUNIT_EXPECT_EQ(test, nuksm_next_glance(NUKSM_GLANCE_MOST_MS, 12, 51, 1000, 5),
+			NUKSM_GLANCE_MOST_MS);
 }
 
 /* Pages of which there may be replicas, as used by the model below. */
@@ -464,20 +467,21 @@ static unsigned long model_round(struct model *model)
 		    copies + model->outranked > MODEL_BUDGET) {
 			copied[i] = false;
 			copies--;
-			model->outranked--;
 			changes++;
 		} else if (!copied[i] && use && copies < MODEL_BUDGET &&
 			   (has_rank || model->leaves)) {
 			copied[i] = true;
 			copies++;
 			changes++;
+			model->outranked -= min(model->outranked, 1UL);
 		} else if (!copied[i] && use && copies >= MODEL_BUDGET) {
-			refused += has_rank;
+			refused += ranks[i] == NUKSM_RANK_MOST;
 		}
 	}
 	model->outranked = refused;
-	model->glance_ms = nuksm_next_glance(before, used, MODEL_BUDGET, 100);
-	model->leaves = !refused && before && model->glance_ms >= before;
+	model->glance_ms = nuksm_next_glance(before, used, used, MODEL_BUDGET, 100);
+	model->leaves = !refused &&
+			!(model->glance_ms && (!before || model->glance_ms < before));
 	return changes;
 }
 
@@ -503,7 +507,9 @@ static void budget_is_for_the_hottest(struct kunit *test)
 	for (i = MODEL_WARM; i < n; i++)
 		hot += model.copied[i];
 	KUNIT_EXPECT_EQ(test, hot, MODEL_HOT);
-	KUNIT_EXPECT_EQ(test, all, MODEL_BUDGET);
+	/* What was taken from one is another's in the next round */
+	KUNIT_EXPECT_GE(test, all, MODEL_BUDGET - MODEL_BUDGET / 100);
+	KUNIT_EXPECT_LE(test, all, MODEL_BUDGET);
 	/* A warm one may take another one's, if it is used within several glances by chance */
 	KUNIT_EXPECT_LE(test, changes, MODEL_BUDGET / 20);
 	KUNIT_EXPECT_GE(test, model.glance_ms, 2);

@@ -72,12 +72,13 @@ static bool nuksm_begin_look(struct ksm_rmap_item *item, bool locked)
 {
 	bool young = false;
 
-	/* What the last glance saw of it is old by now */
-	WRITE_ONCE(item->address, item->address & ~NUKSM_GLANCED_FLAG);
-	if (locked && nuksm_clear_young(item, &young))
+	if (locked && nuksm_clear_young(item, &young)) {
 		WRITE_ONCE(item->address, item->address | NUKSM_LOOKED_FLAG);
-	else
+	} else {
+		/* No glance says anything else */
+		WRITE_ONCE(item->address, item->address & ~NUKSM_GLANCED_FLAG);
 		nuksm_note_look(item, false);
+	}
 	return young;
 }
 

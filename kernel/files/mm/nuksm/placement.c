@@ -17,6 +17,7 @@
 #include <linux/random.h>
 #include <linux/rmap.h>
 #include <linux/sched/task.h>
+#include <linux/security.h>
 #include <linux/seq_file.h>
 #include <linux/siphash.h>
 #include <linux/sysfs.h>
@@ -484,7 +485,7 @@ void nuksm_show_process(struct seq_file *m, struct mm_struct *mm)
 	seq_printf(m, "ksm_merged_local %ld\n", local);
 	seq_printf(m, "ksm_merged_remote %ld\n", merged - local);
 	/* Others use these pages elsewhere now: nothing that a process should know */
-	if (file_ns_capable(m->file, &init_user_ns, CAP_SYS_ADMIN))
+	if (!security_capable(m->file->f_cred, &init_user_ns, CAP_SYS_ADMIN, CAP_OPT_NOAUDIT))
 		seq_printf(m, "ksm_merged_replicas %ld\n", replicas);
 }
 

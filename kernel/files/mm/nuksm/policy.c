@@ -238,20 +238,22 @@ u8 nuksm_next_rank(u8 rank, bool used)
 /**
  * nuksm_next_glance - how short is the time in which a page has to be used to have rank?
  * @glance_ms: how long it was in the last round of looks, or 0: as long as a look
- * @used: so many replicas, and pages that want one, were used within that
+ * @counted: so many replicas, and pages that want one, were used within that, as far as it counts
+ * @used: and so many altogether
  * @saved: what merging would save without replicas, in pages
  * @percent: of that which they may take
  *
- * As long as that is more than there may be, it becomes shorter: those that are left are
- * the hottest. In twice the time at most twice as many are used; it becomes longer if four
+ * As long as what counts is more than there may be, it becomes shorter: those that are left
+ * are the hottest. In twice the time at most twice as many are used; it becomes longer if four
  * times as many may be, so that it does not go to and fro by chance.
  *
  * Return: how long it is in the next round, or 0.
  */
-unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long used,
-				unsigned long saved, unsigned int percent)
+unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
+				unsigned long used, unsigned long saved,
+				unsigned int percent)
 {
-	if (!nuksm_may_replicate(used, saved, percent))
+	if (!nuksm_may_replicate(counted, saved, percent))
 		return glance_ms ? max(glance_ms / 2, NUKSM_GLANCE_LEAST_MS) :
 				   NUKSM_GLANCE_MOST_MS;
 	if (nuksm_may_replicate(4 * used, saved, percent))

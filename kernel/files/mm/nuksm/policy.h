@@ -123,7 +123,8 @@ bool nuksm_may_replicate(unsigned long replicas, unsigned long saved,
 			 unsigned int percent);
 bool nuksm_weighs(u64 weight, u64 most, u32 chance);
 u8 nuksm_next_rank(u8 rank, bool used);
-unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long used,
-				unsigned long saved, unsigned int percent);
+unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
+				unsigned long used, unsigned long saved,
+				unsigned int percent);
 
 #endif /* _MM_NUKSM_POLICY_H */

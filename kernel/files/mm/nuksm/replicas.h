@@ -27,23 +27,29 @@
  * struct nuksm_ranking - which pages get the budget, in one round of looks
  * @number: of the round, NUKSM_ROUND_BITS of it
  * @used: replicas that were used within the glance, and those that pages want for such use
- * @refused: those of the latter whose pages have rank, but got none, as the budget was spent
- * @heaviest: what those weigh at most who share a page on one node, by priority
+ * @counted: those of them whose use counts, see nuksm_counts()
+ * @refused: pages that always had rank, but got none, as the budget was spent
+ * @heaviest: what a process weighs at most that used a page, by priority
+ * @in_time: so many looks of the round had a glance in time
+ * @late: and so many had not
  * @outranked: so many replicas without rank have to go, for those of the round before
  * @over: the round before ended with more than the budget has
  * @leaves: it left something of the budget to pages without rank
  * @most_weight: its @heaviest
- * @chance: of the page that is looked at, see nuksm_counts_on()
+ * @chance: of the page that is looked at, see nuksm_counts()
  */
 static struct nuksm_ranking {
 	u8 number;
 	unsigned long used;
+	unsigned long counted;
 	unsigned long refused;
-	u64 heaviest;
+	u32 heaviest;
+	unsigned long in_time;
+	unsigned long late;
 	unsigned long outranked;
 	bool over;
 	bool leaves;
-	u64 most_weight;
+	u32 most_weight;
 	u32 chance;
 } nuksm_ranking;
 
@@ -59,31 +65,54 @@ static bool nuksm_fits_budget(unsigned long more)
 				   READ_ONCE(nuksm_replica_percent));
 }
 
+/* A look had a glance, in time or not. */
+static void nuksm_count_glance(bool in_time)
+{
+	if (in_time)
+		nuksm_ranking.in_time++;
+	else
+		nuksm_ranking.late++;
+}
+
+/* How long glances are in the next round. */
+static unsigned long nuksm_choose_glance(unsigned long before)
+{
+	unsigned int percent = READ_ONCE(nuksm_replica_percent);
+
+	if (!percent)
+		return 0;
+	/* Those that came too late saw nothing: perhaps longer ones do */
+	if (nuksm_ranking.late)
+		return nuksm_ranking.in_time ? before : min(2 * before, NUKSM_GLANCE_MOST_MS);
+	return nuksm_next_glance(before, nuksm_ranking.counted, nuksm_ranking.used,
+				 ksm_pages_sharing + nuksm_replicas(), percent);
+}
+
 /*
  * A round of looks is over. Pages are ranked anew by how short a time they are used within,
- * as long as there are too many for the budget.
+ * as long as there are too many for the budget. Of a round that did not see all, nothing
+ * follows.
  */
 static void nuksm_end_ranking(void)
 {
+	struct nuksm_ranking ended = nuksm_ranking;
 	struct nuksm_replica_stats *stats = &nuksm_replica_stats;
-	unsigned int percent = READ_ONCE(nuksm_replica_percent);
-	unsigned long glance_ms = 0;
-	bool shorter;
+	unsigned long before = stats->glance_ms, glance_ms = nuksm_choose_glance(before);
 
-	if (percent)
-		glance_ms = nuksm_next_glance(stats->glance_ms, nuksm_ranking.used,
-					      ksm_pages_sharing + nuksm_replicas(),
-					      percent);
-	shorter = glance_ms && (!stats->glance_ms || glance_ms < stats->glance_ms);
 	WRITE_ONCE(stats->glance_ms, glance_ms);
-	WRITE_ONCE(stats->refused, nuksm_ranking.refused);
 	nuksm_ranking = (struct nuksm_ranking){
-		.number = nuksm_ranking.number + 1,
-		.outranked = nuksm_ranking.refused,
+		.number = ended.number + 1,
+		.outranked = ended.outranked,
 		.over = !nuksm_fits_budget(0),
-		.leaves = !nuksm_ranking.refused && !shorter,
-		.most_weight = nuksm_ranking.heaviest,
+		.leaves = ended.leaves,
+		.most_weight = max(ended.heaviest, ended.late ? ended.most_weight : 0),
 	};
+	if (ended.late)
+		return;
+	WRITE_ONCE(stats->refused, ended.refused);
+	nuksm_ranking.outranked = ended.refused;
+	nuksm_ranking.leaves = !ended.refused &&
+			       !(glance_ms && (!before || glance_ms < before));
 }
 
 static struct rb_root *nuksm_root_of(const struct ksm_stable_node *stable_node)
@@ -459,6 +488,7 @@ static void nuksm_file_copy(struct ksm_stable_node *dup, struct folio *folio,
 	nuksm_begin_asking(dup);
 	dup->lot = stable_node->lot;
 	dup->rank = NUKSM_RANK_COPIED;
+	dup->ranked = stable_node->ranked;
 	dup->replica = true;
 	chain->replica = true;
 	stable_node_chain_add_dup(dup, chain);
@@ -477,10 +507,12 @@ static int nuksm_map_copy(struct ksm_stable_node *stable_node, struct folio *fro
 	nuksm_window(NUKSM_WINDOW_REPLICA);
 	n = nuksm_remap_sharers(stable_node, from, dup, to, nid);
 	nuksm_trace_replica(from, to, n);
-	if (n)
+	if (n) {
 		nuksm_count(&nuksm_replica_stats.made, 1);
-	else
+		nuksm_ranking.outranked -= min(nuksm_ranking.outranked, 1UL);
+	} else {
 		nuksm_drop_unused(dup, to);
+	}
 	if (!hlist_empty(&stable_node->hlist))
 		return n;
 	nuksm_drop_unused(stable_node, from);
@@ -488,20 +520,21 @@ static int nuksm_map_copy(struct ksm_stable_node *stable_node, struct folio *fro
 }
 
 /*
- * Does use on node @nid count, as it is for the budget? By priority as likely as those who share
- * the page there weigh, of the heaviest: half the weight is as good as half the use. The chance
- * is one for all nodes of a page.
+ * Does the mapping's use of the page that the ballot is about count, as it is for the budget? By
+ * priority as likely as the process weighs, of the heaviest: half the weight is as good as half
+ * the use. The chance is one for all who use a page.
  */
-static bool nuksm_counts_on(int nid)
+static bool nuksm_counts(const struct ksm_rmap_item *item)
 {
-	u64 weight;
+	const struct nuksm_voter *voter = &item->mm->nuksm.voter;
 
 	if (nuksm_ballot.placement != NUKSM_PRIORITY)
 		return true;
-	weight = nuksm_ballot.weight[nid];
-	nuksm_ranking.heaviest = max(nuksm_ranking.heaviest, weight);
+	if (voter->ballot != nuksm_ballot.number) /* it is about to end */
+		return false;
+	nuksm_ranking.heaviest = max(nuksm_ranking.heaviest, voter->weight);
 	return !nuksm_replica_stats.glance_ms ||
-	       nuksm_weighs(weight, nuksm_ranking.most_weight, nuksm_ranking.chance);
+	       nuksm_weighs(voter->weight, nuksm_ranking.most_weight, nuksm_ranking.chance);
 }
 
 /*
@@ -513,39 +546,51 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 {
 	u8 round = nuksm_ranking.number % BIT(NUKSM_ROUND_BITS);
 	const struct ksm_rmap_item *item;
-	bool used = false;
+	bool used = false, counts = false;
 
 	nuksm_ranking.chance = get_random_u32();
 	if (!nuksm_looks.ranks || !READ_ONCE(nuksm_replica_percent) ||
 	    stable_node->ranked == round)
 		return false;
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
-		used = nuksm_is_glanced(item) &&
-		       (stable_node->replica || item->home != here) &&
-		       nuksm_counts_on(item->home);
-		if (used)
+		if (nuksm_is_glanced(item) && (stable_node->replica || item->home != here)) {
+			used = true;
+			counts = nuksm_counts(item);
+		}
+		if (counts)
 			break;
 		cond_resched();
 	}
 	stable_node->ranked = round;
-	stable_node->rank = nuksm_next_rank(stable_node->rank, used);
-	if (used && stable_node->replica)
-		nuksm_ranking.used++;
+	stable_node->rank = nuksm_next_rank(stable_node->rank, counts);
+	if (stable_node->replica) {
+		nuksm_ranking.used += used;
+		nuksm_ranking.counted += counts;
+	}
 	return true;
 }
 
-/* Of those who use the page and whose home is @nid, one who may pay for a copy. */
-static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, int nid)
+/*
+ * Of those who use the page and whose home is @nid, one who may pay for a copy: one whose use
+ * *@counts, if there is.
+ */
+static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, int nid,
+				     bool *counts)
 {
 	const struct ksm_rmap_item *item;
+	struct mm_struct *payer = NULL;
 
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
 		if (item->home == nid && nuksm_own_heat(item) == NUKSM_TOUCHED &&
-		    nuksm_is_glanced(item) && !ksm_test_exit(item->mm) && nuksm_may_pay(item->mm))
-			return item->mm;
+		    nuksm_is_glanced(item) && !ksm_test_exit(item->mm) && nuksm_may_pay(item->mm)) {
+			payer = item->mm;
+			*counts = nuksm_counts(item);
+		}
+		if (*counts)
+			break;
 		cond_resched();
 	}
-	return NULL;
+	return payer;
 }
 
 /*
@@ -617,8 +662,6 @@ static void nuksm_count_as(struct ksm_stable_node *stable_node, struct folio *fo
 	if (!hlist_empty(&stable_node->hlist))
 		atomic_long_add(n, &nuksm_node_counts[folio_nid(folio)].replicas);
 	stable_node->replica = replica;
-	/* It was that of use elsewhere, or is to be */
-	stable_node->rank = replica ? NUKSM_RANK_COPIED : 0;
 }
 
 /*
@@ -667,11 +710,9 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 			       struct ksm_stable_node *chain, bool is_used)
 {
 	int here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
-	bool outranked = nuksm_is_outranked(stable_node);
 	struct ksm_stable_node *target;
-	int n;
 
-	if (is_used && nuksm_has_room_for(stable_node) && !outranked) {
+	if (is_used && nuksm_has_room_for(stable_node) && !nuksm_is_outranked(stable_node)) {
 		/* Somebody may have moved one of them */
 		target = nuksm_dup_on(chain, here, stable_node);
 		if (target && !nuksm_fits_into(stable_node, target))
@@ -679,10 +720,7 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 	} else {
 		target = nuksm_dup_for(chain, stable_node);
 	}
-	n = target ? nuksm_shift(stable_node, target, NUMA_NO_NODE) : 0;
-	if (n == -ENOENT && outranked)
-		nuksm_ranking.outranked--;
-	return n;
+	return target && nuksm_shift(stable_node, target, NUMA_NO_NODE);
 }
 
 /* Is it a replica that is hot, and could be folded into @other? */
@@ -715,23 +753,28 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 /*
  * The page would have one more replica, on node @nid: who of those who use it there pays for
  * that, or NULL? The budget is for pages that have rank, and what these leave for any that are
- * used; if it is spent, the former wait for others to lose theirs. @first: that is asked for
- * the first time in this round.
+ * used; if it is spent, those that always have rank wait for others to lose theirs. @first: that
+ * is asked for the first time in this round.
  */
 static struct mm_struct *nuksm_affords(const struct ksm_stable_node *stable_node, int nid,
 				       bool first)
 {
-	bool has_rank = stable_node->rank >= NUKSM_RANK_COPIED;
 	struct mm_struct *payer = NULL;
+	bool counts = false;
 
-	if (nuksm_counts_on(nid) && nuksm_takes_replica(nid))
-		payer = nuksm_payer(stable_node, nid);
+	if (nuksm_takes_replica(nid))
+		payer = nuksm_payer(stable_node, nid, &counts);
 	if (!payer)
 		return NULL;
 	nuksm_ranking.used += first;
+	nuksm_ranking.counted += first && counts;
+	if (!counts)
+		return NULL;
 	if (nuksm_fits_budget(1))
-		return has_rank || nuksm_ranking.leaves ? payer : NULL;
-	nuksm_ranking.refused += first && has_rank;
+		return stable_node->rank >= NUKSM_RANK_COPIED || nuksm_ranking.leaves ?
+			       payer : NULL;
+	/* Those that are as hot as what there is would go to and fro */
+	nuksm_ranking.refused += first && stable_node->rank == NUKSM_RANK_MOST;
 	return NULL;
 }
 
