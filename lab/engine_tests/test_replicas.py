@@ -343,6 +343,8 @@ def test_there_are_none_where_memory_is_short(
 ) -> None:
     with reading(pair[0]), reading(pair[1]):
         wait_for(ksm, PAGES)
+        # Or kswapd takes files instead
+        stress.put(Path("/proc/sys/vm/drop_caches"), 1)
         fillers = [
             filler for node in ksm.replicas() for filler in overfill(start, node)
         ]

@@ -140,6 +140,21 @@ static bool has_cache(int nid)
 	return clean > dirty && clean - dirty > wanted;
 }
 
+/* Is there more than a watermark in one of the node's zones? */
+static bool is_above(int nid, enum zone_watermarks mark)
+{
+	int z;
+
+	for (z = 0; z < MAX_NR_ZONES; z++) {
+		struct zone *zone = NODE_DATA(nid)->node_zones + z;
+
+		if (managed_zone(zone) &&
+		    zone_watermark_ok(zone, 0, wmark_pages(zone, mark) + 1, ZONE_MOVABLE, 0))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Could this node take a page without anybody having to wait for it? It could if
  * it has one to spare. One that is full of files hardly ever has, as these take
@@ -147,22 +162,22 @@ static bool has_cache(int nid)
  */
 static bool has_room(int nid)
 {
-	bool cache;
-	int z;
+	return node_state(nid, N_MEMORY) &&
+	       is_above(nid, has_cache(nid) ? WMARK_LOW : WMARK_HIGH);
+}
 
-	if (!node_state(nid, N_MEMORY))
-		return false;
-	cache = has_cache(nid);
-	for (z = 0; z < MAX_NR_ZONES; z++) {
-		struct zone *zone = NODE_DATA(nid)->node_zones + z;
-		unsigned long mark = cache ? low_wmark_pages(zone) :
-					     high_wmark_pages(zone);
-
-		if (managed_zone(zone) &&
-		    zone_watermark_ok(zone, 0, mark + 1, ZONE_MOVABLE, 0))
-			return true;
-	}
-	return false;
+/**
+ * nuksm_is_tight - is memory short on a node?
+ * @nid: the node, which has some
+ *
+ * If there are files, kswapd gives these up. If it has given up itself, as there was nothing
+ * else that it could have, it asks for no replicas, either.
+ *
+ * Return: whether kswapd would have to make room there, and has no files for that.
+ */
+bool nuksm_is_tight(int nid)
+{
+	return !has_cache(nid) && !is_above(nid, WMARK_LOW);
 }
 
 /**

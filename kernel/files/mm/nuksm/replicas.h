@@ -710,9 +710,11 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 			       struct ksm_stable_node *chain, bool is_used)
 {
 	int here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
+	bool stays = is_used && nuksm_has_room_for(stable_node) &&
+		     !nuksm_is_outranked(stable_node) && !nuksm_is_tight(here);
 	struct ksm_stable_node *target;
 
-	if (is_used && nuksm_has_room_for(stable_node) && !nuksm_is_outranked(stable_node)) {
+	if (stays) {
 		/* Somebody may have moved one of them */
 		target = nuksm_dup_on(chain, here, stable_node);
 		if (target && !nuksm_fits_into(stable_node, target))
