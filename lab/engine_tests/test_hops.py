@@ -18,6 +18,7 @@ from nuksmlab import numa, stress, wait
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
 from nuksmlab.looks import SOON, look, look_until_seen, reading
+from nuksmlab.replicas import count, wait_for
 from nuksmlab.tenant import Tenant
 
 pytestmark = pytest.mark.needs(nodes=2)
@@ -131,19 +132,6 @@ def child(area: mmap.mmap) -> Iterator[int]:
     assert status == 0
 
 
-def count(ksm: Ksm) -> int:
-    return sum(ksm.replicas().values())
-
-
-def wait_for(ksm: Ksm, wanted: int) -> None:
-    wait.until(lambda: count(ksm) == wanted, lambda: f"{ksm.replicas()}, not {wanted}")
-
-
-def check(tenants: list[Tenant]) -> None:
-    assert all(tenant.bad_pages() == 0 for tenant in tenants)
-    model.check_audit()
-
-
 def test_what_a_userfaultfd_protects_stays_so(
     ksm: Ksm, pair: list[Tenant], area: mmap.mmap
 ) -> None:
@@ -159,7 +147,7 @@ def test_what_a_userfaultfd_protects_stays_so(
             wait_for(ksm, 0)
             assert len(set(between) - set(frames(area))) > 0
             assert protected(area) == PAGES
-    check(pair)
+    model.check_intact(pair)
 
 
 def test_who_forked_keeps_pages_from_being_left(
@@ -171,9 +159,9 @@ def test_who_forked_keeps_pages_from_being_left(
         with child(area):
             look_until_seen(ksm, SOON, 2 * PAGES)
             assert count(ksm) == 0
-            check(pair)
+            model.check_intact(pair)
         wait_for(ksm, PAGES)
-    check(pair)
+    model.check_intact(pair)
 
 
 def test_who_forked_keeps_replicas_from_being_left(
@@ -192,9 +180,9 @@ def test_who_forked_keeps_replicas_from_being_left(
             assert ksm.replicas() == {0: kept}
             assert frames(area) == mapped
             model.check_mappings([os.getpid(), pid, *(vm.pid for vm in pair)])
-            check(pair)
+            model.check_intact(pair)
         wait_for(ksm, 0)
-    check(pair)
+    model.check_intact(pair)
 
 
 def pages_in(block: Path, tenants: list[Tenant]) -> list[int]:
@@ -214,10 +202,10 @@ def test_memory_with_replicas_can_go(ksm: Ksm, block: Path, pair: list[Tenant]) 
         assert pages_in(block, pair) == [0, PAGES]
         stress.put(block / "state", "offline")
         assert pages_in(block, pair) == [0, 0]
-        check(pair)
+        model.check_intact(pair)
         wait.until(
             lambda: [vm.share_on(node) for node, vm in enumerate(pair)] == [1, 1],
             lambda: f"pages near for both; {ksm.replicas()}",
         )
         assert count(ksm) == PAGES
-    check(pair)
+    model.check_intact(pair)

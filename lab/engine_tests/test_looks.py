@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import numa, policy, stress, wait
+from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.looks import SOON, look, look_until_seen, reading
 from nuksmlab.tenant import StartTenant, Tenant
@@ -23,10 +24,6 @@ def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
     ksm.merge(sum(tenant.equal_pages for tenant in tenants))
 
 
-def check_intact(tenants: Sequence[Tenant]) -> None:
-    assert all(tenant.bad_pages() == 0 for tenant in tenants)
-
-
 @pytest.fixture(autouse=True)
 def often(ksm: Ksm) -> None:
     """A look each second, whatever it takes here."""
@@ -38,7 +35,7 @@ def test_pages_follow_who_uses_them(ksm: Ksm, pair: list[Tenant]) -> None:
         with reading(pair[user]):
             look_until_seen(ksm, SOON, PAGES)
         assert pair[user].share_on(user) >= 0.99
-    check_intact(pair)
+    model.check_intact(pair)
 
 
 def test_pages_follow_a_newcomer_that_uses_them(ksm: Ksm, start: StartTenant) -> None:
@@ -49,7 +46,7 @@ def test_pages_follow_a_newcomer_that_uses_them(ksm: Ksm, start: StartTenant) ->
         merge(ksm, [*cold, hot])
         look_until_seen(ksm, SOON, PAGES)
     assert hot.share_on(1) >= 0.99
-    check_intact([*cold, hot])
+    model.check_intact([*cold, hot])
 
 
 def test_pages_that_both_use_are_shared_as_the_policy_says(
@@ -90,7 +87,7 @@ def test_no_page_moves_for_who_begins_and_stops_together(
         seen += [look(ksm) for _ in range(SOON)]
         together = all(used == 0 or used >= 0.9 * 2 * PAGES for used in seen)
         after = ksm.read("migrated"), tenants[0].share_on(0)
-        check_intact(tenants)
+        model.check_intact(tenants)
         for tenant in tenants:
             tenant.quit()
     assert after == before
@@ -119,7 +116,7 @@ def test_pages_follow_a_tenant_that_moves(ksm: Ksm, start: StartTenant) -> None:
     assert process_stat(tenants[1].pid)["ksm_merged_remote"] <= 0.01 * PAGES
     stat = process_stat(tenants[0].pid)
     assert stat["ksm_merged_remote"] >= 0.99 * PAGES, "the other one stayed"
-    check_intact(tenants)
+    model.check_intact(tenants)
 
 
 def last_cpu(pid: int) -> int:
@@ -185,7 +182,7 @@ def test_looks_have_their_turn_while_ksmd_scans(ksm: Ksm, start: StartTenant) ->
     finally:
         windows.close()
     ksm.wait_scans(2)
-    check_intact([tenant])
+    model.check_intact([tenant])
 
 
 def test_pages_follow_nice_values(ksm: Ksm, start: StartTenant) -> None:

@@ -12,6 +12,7 @@ from nuksmlab import numa, stress, wait
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
 from nuksmlab.looks import reading
+from nuksmlab.replicas import wait_for
 from nuksmlab.tenant import StartTenant, Tenant, taken
 
 pytestmark = pytest.mark.needs(nodes=2)
@@ -47,26 +48,19 @@ def oom_kills() -> int:
     return int(found[1])
 
 
-def wait_for_replicas(ksm: Ksm, wanted: int) -> None:
-    wait.until(
-        lambda: sum(ksm.replicas().values()) == wanted,
-        lambda: f"{wanted} replicas; there are {ksm.replicas()}",
-    )
-
-
 def replicate(ksm: Ksm, tenants: list[Tenant]) -> None:
     """All pages; then looks are too rare to fold any, or to move pages."""
     ksm.write("replica_percent", 100)
     ksm.write("look_cpu_permille", 1000)
     with reading(tenants[0]), reading(tenants[1]):
-        wait_for_replicas(ksm, PAGES)
+        wait_for(ksm, PAGES)
         ksm.write("look_cpu_permille", 1)
 
 
 def fold(ksm: Ksm) -> None:
     """All: what is left are the pages that are left when memory becomes short."""
     ksm.write("replica_percent", 0)
-    wait_for_replicas(ksm, 0)
+    wait_for(ksm, 0)
 
 
 def take_all(start: StartTenant, tenants: list[Tenant], told: Path) -> int:

@@ -3,6 +3,7 @@
 
 import mmap
 import os
+import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from nuksmlab import numa, stress, wait
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.looks import SOON, look, look_until_seen, reading
+from nuksmlab.replicas import count, wait_for
 from nuksmlab.tenant import Spec, StartTenant, Tenant
 
 pytestmark = pytest.mark.needs(nodes=2)
@@ -24,22 +26,11 @@ PAGES = MIB * 256
 HARD_OFFLINE = Path("/sys/devices/system/memory/hard_offline_page")
 FAILED = 16
 
+NOBODY = 65534
+
 # One page in twenty; so few of them may be missed.
 HOT = PAGES // 20
 FEW = 2
-
-
-def count(ksm: Ksm) -> int:
-    return sum(ksm.replicas().values())
-
-
-def wait_for(ksm: Ksm, wanted: int) -> None:
-    wait.until(lambda: count(ksm) == wanted, lambda: f"{ksm.replicas()}, not {wanted}")
-
-
-def check(tenants: Sequence[Tenant]) -> None:
-    assert all(tenant.bad_pages() == 0 for tenant in tenants)
-    model.check_audit()
 
 
 def near(pair: Sequence[Tenant], first: int = 0, pages: int = PAGES) -> int:
@@ -75,7 +66,7 @@ def test_pages_that_both_use_are_near_for_both(ksm: Ksm, pair: list[Tenant]) -> 
         assert [pair[node].share_on(node) for node in (0, 1)] == [1, 1]
         assert all(process_stat(vm.pid)["ksm_merged_remote"] == 0 for vm in pair)
         assert ksm.read("pages_shared") == 2 * PAGES
-        check(pair)
+        model.check_intact(pair)
 
 
 def test_pages_that_nobody_uses_are_one_again(ksm: Ksm, pair: list[Tenant]) -> None:
@@ -86,7 +77,7 @@ def test_pages_that_nobody_uses_are_one_again(ksm: Ksm, pair: list[Tenant]) -> N
     assert ksm.counters()["pages_sharing"] == PAGES
     assert ksm.read("stable_node_chains") == ksm.read("stable_node_dups") == 0
     assert ksm.read("replicas_folded") >= PAGES
-    check(pair)
+    model.check_intact(pair)
 
 
 def test_pages_that_one_uses_are_where_he_is(ksm: Ksm, pair: list[Tenant]) -> None:
@@ -97,7 +88,7 @@ def test_pages_that_one_uses_are_where_he_is(ksm: Ksm, pair: list[Tenant]) -> No
         look_until_seen(ksm, SOON, PAGES)
         assert pair[1].share_on(1) == 1
         assert ksm.read("pages_shared") == PAGES
-    check(pair)
+    model.check_intact(pair)
 
 
 def test_there_are_no_more_than_the_budget_has(ksm: Ksm, pair: list[Tenant]) -> None:
@@ -113,7 +104,7 @@ def test_there_are_no_more_than_the_budget_has(ksm: Ksm, pair: list[Tenant]) -> 
         assert most == count(ksm) == budget
         ksm.write("replica_percent", 5)
         wait_for(ksm, PAGES // 20)
-    check(pair)
+    model.check_intact(pair)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +119,7 @@ def test_there_are_none_where_nobody_wants_them(
         ksm.write_text(file, value)
         wait_for(ksm, 0)
         assert ksm.read("pages_shared") == PAGES
-        check(pair)
+        model.check_intact(pair)
 
 
 def wait_for_near(ksm: Ksm, pair: Sequence[Tenant], first: int) -> None:
@@ -150,7 +141,7 @@ def test_the_hottest_pages_get_the_budget(ksm: Ksm, pair: list[Tenant]) -> None:
     wait_for_near(ksm, pair, 0)
     wait_for_near(ksm, pair, PAGES // 2)
     assert count(ksm) <= 0.06 * PAGES
-    check(pair)
+    model.check_intact(pair)
 
 
 def test_who_weighs_more_gets_the_budget(ksm: Ksm, start: StartTenant) -> None:
@@ -176,10 +167,10 @@ def test_who_weighs_more_gets_the_budget(ksm: Ksm, start: StartTenant) -> None:
             poll=1,
         )
         assert near(light) <= FEW
-        check([*light, *heavy])
+        model.check_intact([*light, *heavy])
 
 
-def test_a_process_may_ask_how_many_of_its_pages_are_copies(
+def test_root_is_told_how_many_of_a_processs_pages_are_copies(
     ksm: Ksm, pair: list[Tenant]
 ) -> None:
     with reading(pair[0]), reading(pair[1]):
@@ -188,6 +179,15 @@ def test_a_process_may_ask_how_many_of_its_pages_are_copies(
         assert copies == [ksm.replicas()[node] for node in (0, 1)]
     wait_for(ksm, 0)
     assert all(process_stat(vm.pid)["ksm_merged_replicas"] == 0 for vm in pair)
+    own = subprocess.run(
+        ["cat", "/proc/self/ksm_stat"],
+        user=NOBODY,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert "ksm_merged_remote" in own.stdout
+    assert "ksm_merged_replicas" not in own.stdout
 
 
 def test_nothing_is_made_or_folded_while_nothing_changes(
@@ -199,7 +199,7 @@ def test_nothing_is_made_or_folded_while_nothing_changes(
         assert before[0] >= PAGES
         look_until_seen(ksm, 2 * SOON, 2 * PAGES)
         assert [ksm.read(name) for name in ("replicas_made", "migrated")] == before
-    check(pair)
+    model.check_intact(pair)
 
 
 def test_newcomers_join_the_one_on_their_node(
@@ -211,7 +211,7 @@ def test_newcomers_join_the_one_on_their_node(
         merge(ksm, [*pair, *late])
         assert [late[node].share_on(node) for node in (0, 1)] == [1, 1]
         assert count(ksm) == PAGES
-    check([*pair, *late])
+    model.check_intact([*pair, *late])
 
 
 def test_who_is_left_has_pages_that_are_paid_for(ksm: Ksm, pair: list[Tenant]) -> None:
@@ -221,7 +221,7 @@ def test_who_is_left_has_pages_that_are_paid_for(ksm: Ksm, pair: list[Tenant]) -
         pair[0].quit()
         wait_for(ksm, 0)
         assert process_stat(pair[1].pid)["ksm_merging_pages"] == PAGES
-        check(pair[1:])
+        model.check_intact(pair[1:])
 
 
 def test_who_writes_leaves_the_others_theirs(ksm: Ksm, pair: list[Tenant]) -> None:
@@ -230,7 +230,7 @@ def test_who_writes_leaves_the_others_theirs(ksm: Ksm, pair: list[Tenant]) -> No
         pair[1].again(range(0, PAGES, 2))
         merge(ksm, pair)
         wait_for(ksm, PAGES)
-    check(pair)
+    model.check_intact(pair)
 
 
 def test_un_merging_takes_them_all(ksm: Ksm, pair: list[Tenant]) -> None:
@@ -238,7 +238,7 @@ def test_un_merging_takes_them_all(ksm: Ksm, pair: list[Tenant]) -> None:
         wait_for(ksm, PAGES)
         ksm.unmerge()
         assert ksm.merged() == count(ksm) == 0
-        check(pair)
+        model.check_intact(pair)
 
 
 def test_a_page_has_as_many_sharers_as_it_may(ksm: Ksm, start: StartTenant) -> None:
@@ -253,7 +253,7 @@ def test_a_page_has_as_many_sharers_as_it_may(ksm: Ksm, start: StartTenant) -> N
         for tenant in tenants:
             tenant.command("churn stop")
         wait_for(ksm, 0)
-        check(tenants)
+        model.check_intact(tenants)
     finally:
         ksm.unmerge()
         ksm.write("max_page_sharing", 256)
@@ -276,7 +276,7 @@ def test_there_are_none_for_who_has_a_limit(ksm: Ksm) -> None:
             wait_for(ksm, PAGES)
             cgroup.limit(1 << 10)
             wait_for(ksm, 0)
-            check(pair)
+            model.check_intact(pair)
     finally:
         cgroup.end()
 
@@ -293,7 +293,7 @@ def test_who_does_not_use_a_page_pays_for_no_copy(ksm: Ksm, pair: list[Tenant]) 
         with reading(pair[0]), reading(pair[1]):
             wait_for(ksm, PAGES)
             assert cgroup.anonymous() <= before
-            check([*pair, *cold])
+            model.check_intact([*pair, *cold])
     finally:
         cgroup.end()
 
@@ -310,7 +310,7 @@ def test_nobody_is_given_a_page_whose_memory_has_failed(
     wait_for(ksm, 0)
     first = int(pair[1].facts["equal_at"], 16)
     assert not set(failed) & set(model.frames(pair[1].pid, first, PAGES))
-    check(pair[1:])
+    model.check_intact(pair[1:])
 
 
 def test_who_leaves_a_full_page_lets_the_others_be_one_again(
@@ -331,7 +331,7 @@ def test_who_leaves_a_full_page_lets_the_others_be_one_again(
             wait_for(ksm, PAGES)
         wait_for(ksm, 0)
         assert ksm.read("pages_shared") == PAGES
-        check(tenants)
+        model.check_intact(tenants)
     finally:
         ksm.unmerge()
         ksm.write("max_page_sharing", 256)
@@ -352,7 +352,7 @@ def test_there_are_none_where_memory_is_short(
         for _ in range(SOON):
             look(ksm)
         assert count(ksm) == 0
-        check([*pair, *fillers])
+        model.check_intact([*pair, *fillers])
 
 
 def test_a_look_sees_more_that_is_local(ksm: Ksm, pair: list[Tenant]) -> None:

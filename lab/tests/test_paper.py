@@ -510,3 +510,54 @@ def test_a_machine_that_cannot_run_the_trials_is_refused(
     monkeypatch.setattr(Ksm, "has_engine", lambda _: engine)
     with pytest.raises(MachineError, match=message):
         Host()
+
+
+def replicated(change: Callable[[Result], None]) -> list[str]:
+    """Goals of replicas that fail where results that reach them are changed."""
+    (experiment,) = (one for one in experiments.TRIALS if one.name == "replicas")
+    results = observe_all(experiment.parts(QUICK))
+    for result in results:
+        percent = result["trial"]["use"]["budget_percent"]
+        if percent:
+            taken = result["pages_sharing"] * percent // 100
+            result["pages_sharing"] -= taken
+            result["learned"] = {
+                "made": taken,
+                "folded": 0,
+                "migrated": 0,
+                "late": 0,
+                "replicas": taken,
+                "most": taken,
+                "glance_ms": 0,
+                "refused": 0,
+            }
+            for instance in result["instances"]:
+                put(instance, 0.95)
+            change(result)
+    return failed(experiment.section(results, HARDWARE).checks)
+
+
+def one_more(result: Result) -> None:
+    assert result["learned"]
+    result["learned"]["most"] += 1
+
+
+def nine_percent_remote(result: Result) -> None:
+    for instance in result["instances"]:
+        put(instance, 0.91)
+
+
+@pytest.mark.parametrize(
+    ("change", "goals"),
+    [
+        (lambda _: None, []),
+        (one_more, ["replicas, at any time"]),
+        (nine_percent_remote, ["remote accesses, %"]),
+        (partial(save_less, pages=101), ["saved, % of KSM's", "saved, %"]),
+    ],
+)
+def test_replicas_that_cost_more_or_buy_less_are_found_out(
+    change: Callable[[Result], None], goals: list[str]
+) -> None:
+    name = "2 nodes, equal 5 % hot, nuKSM, replicas 5 %"
+    assert replicated(change) == [f"{name}: {goal}" for goal in goals]

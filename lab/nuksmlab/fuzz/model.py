@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from nuksmlab import machine, stress, wait
+from nuksmlab.tenant import Tenant
 
 AUDIT = stress.DEBUGFS / "nuksm" / "audit"
 ENTRY = 8
@@ -61,6 +62,12 @@ def check_audit() -> None:
     """KSM's counters are what a walk of all that it tracks finds."""
     if AUDIT.exists() and (wrong := parse_audit(AUDIT.read_text())):
         raise WrongError("counters differ from what is there: " + "; ".join(wrong))
+
+
+def check_intact(tenants: Iterable[Tenant]) -> None:
+    """Nothing that they keep was lost, and the counters are right."""
+    assert all(tenant.bad_pages() == 0 for tenant in tenants)
+    check_audit()
 
 
 def _entries(path: Path, first: int, count: int) -> "array[int]":

@@ -37,7 +37,7 @@ SOURCES = (
 SOURCES_OF = {
     database.NAME: ("database.py",),
     virtual.PREFIX: ("nested.py", "virtual.py"),
-    use.NAME: ("looks.py", "paper/use.py"),
+    use.NAME: ("replicas.py", "paper/use.py"),
 }
 
 

@@ -20,7 +20,7 @@ class Place(TypedDict):
 class Use(TypedDict):
     """What is hot before instances are measured, and what replicas may take."""
 
-    kind: str  # equal: the same pages for all; the others are of replicas.plan
+    kind: str  # equal: the same pages for all; the others are named in use.py
     hot_percent: int  # of the pages, for nine in ten accesses; 0: by Zipf's law
     budget_percent: int
     across: bool  # merge_across_nodes

@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from nuksmlab import wait
+from nuksmlab import replicas, wait
 from nuksmlab.ksm import Ksm
 from nuksmlab.paper.start import Running
 from nuksmlab.paper.trial import Learned, Use
@@ -71,7 +71,7 @@ class Watch:
         goal = self.ksm.read("looks") + looks
 
         def looked() -> bool:
-            self.most = max(self.most, sum(self.ksm.replicas().values()))
+            self.most = max(self.most, replicas.count(self.ksm))
             return self.ksm.read("looks") >= goal
 
         wait.until(looked, lambda: f"look {goal}", poll=0.02)
@@ -85,7 +85,7 @@ class Watch:
             "folded": folded,
             "migrated": migrated,
             "late": late,
-            "replicas": sum(self.ksm.replicas().values()),
+            "replicas": replicas.count(self.ksm),
             "most": self.most,
             "glance_ms": self.ksm.read("replica_glance_ms"),
             "refused": self.ksm.read("replicas_refused"),
