@@ -314,15 +314,11 @@ static unsigned int nuksm_glance_at_some(struct nuksm_looks *at)
 
 	for (n = 0; at->item && n < NUKSM_LOOKED_AT_ONCE; n++) {
 		struct ksm_rmap_item *item = at->item;
-		unsigned long address = item->address & ~NUKSM_GLANCED_FLAG;
 
 		at->item = item->rmap_list;
 		prefetch(at->item);
-		if (!(address & NUKSM_LOOKED_FLAG))
-			continue;
-		if (locked && nuksm_is_young(item))
-			address |= NUKSM_GLANCED_FLAG;
-		WRITE_ONCE(item->address, address);
+		if (item->address & NUKSM_LOOKED_FLAG)
+			nuksm_glance_at_one(item, locked);
 	}
 	if (locked)
 		mmap_read_unlock(mm);

@@ -125,29 +125,6 @@ static bool nuksm_rehome(struct ksm_rmap_item *item, struct vm_area_struct *vma,
 	return moved;
 }
 
-/* Was the merged page used since its bit was cleared? */
-static bool nuksm_is_young(const struct ksm_rmap_item *item)
-{
-	unsigned long address = item->address & PAGE_MASK;
-	struct vm_area_struct *vma;
-	pmd_t *pmd = nuksm_table_of(item, &vma);
-	bool young = false;
-	spinlock_t *ptl; /* of the page table */
-	pte_t *ptep, pte;
-
-	if (!pmd)
-		return false;
-	ptep = pte_offset_map_lock(item->mm, pmd, address, &ptl);
-	if (!ptep)
-		return false;
-	__acquire(RCU); /* by pte_offset_map_lock(), unseen by sparse */
-	pte = ptep_get(ptep);
-	if (nuksm_is_there(item, pte))
-		young = pte_young(pte) || mmu_notifier_test_young(item->mm, address);
-	pte_unmap_unlock(ptep, ptl);
-	return young;
-}
-
 /* Notes what a look saw of a mapping, unless it took too long to come back to it. */
 static void nuksm_note_use_of(struct ksm_rmap_item *item, bool touched, int nid)
 {
@@ -162,7 +139,8 @@ static void nuksm_note_use_of(struct ksm_rmap_item *item, bool touched, int nid)
 
 /*
  * Was the merged page used since, and where is it? If its process has moved, so does its
- * home. Returns the node, or NUMA_NO_NODE if it is not there.
+ * home, and *@moved says so; not without @moved. Returns the node, or NUMA_NO_NODE if it is
+ * not there.
  */
 static int nuksm_look_again(struct ksm_rmap_item *item, bool *touched, bool *moved)
 {
@@ -174,7 +152,6 @@ static int nuksm_look_again(struct ksm_rmap_item *item, bool *touched, bool *mov
 	pte_t *ptep, pte;
 
 	*touched = false;
-	*moved = false;
 	if (!pmd)
 		return NUMA_NO_NODE;
 	ptep = pte_offset_map_lock(item->mm, pmd, address, &ptl);
@@ -187,11 +164,23 @@ static int nuksm_look_again(struct ksm_rmap_item *item, bool *touched, bool *mov
 
 		*touched = pte_young(pte) ||
 			   mmu_notifier_test_young(item->mm, address);
-		*moved = nuksm_rehome(item, vma, folio);
+		if (moved)
+			*moved = nuksm_rehome(item, vma, folio);
 		nid = folio_nid(folio);
 	}
 	pte_unmap_unlock(ptep, ptl);
 	return nid;
+}
+
+/* The glance between the two looks, at a mapping that the first one has looked at. */
+static void nuksm_glance_at_one(struct ksm_rmap_item *item, bool locked)
+{
+	unsigned long address = item->address & ~NUKSM_GLANCED_FLAG;
+	bool touched = false;
+
+	if (locked)
+		nuksm_look_again(item, &touched, NULL);
+	WRITE_ONCE(item->address, touched ? address | NUKSM_GLANCED_FLAG : address);
 }
 
 /* The second look at a mapping. Returns whether there is a reason to ask the page. */
