@@ -9,6 +9,43 @@
 struct mm_struct;
 struct seq_file;
 
+/* Bits of the number of a merge domain. */
+#define NUKSM_DOMAIN_BITS	48
+
+/**
+ * struct nuksm_membership - a process's merge domain, in its mm_struct
+ * @domain: under which its pages are filed
+ * @left: the one before
+ * @known: ksmd has been there, and @domain is one; a fork's is its parent's until then
+ * @leaves: pages may still be shared with those in @left
+ *
+ * Written under ksm_thread_mutex. Who shows it reads without.
+ */
+struct nuksm_membership {
+	u64 domain : NUKSM_DOMAIN_BITS;
+	u64 left : NUKSM_DOMAIN_BITS;
+	bool known;
+	bool leaves;
+};
+
+/**
+ * struct nuksm_group - a memory cgroup's merge domain, in its struct mem_cgroup
+ * @asked: what was written to memory.ksm_domain, see nuksm_asked_domain
+ * @own: the number of the domain that is this cgroup's alone; 0 until it is needed
+ */
+struct nuksm_group {
+	u32 asked;
+	atomic64_t own;
+};
+
+#ifdef CONFIG_NUKSM_DOMAINS
+void nuksm_show_domain(struct seq_file *m, struct mm_struct *mm);
+#else
+static inline void nuksm_show_domain(struct seq_file *m, struct mm_struct *mm)
+{
+}
+#endif
+
 /**
  * struct nuksm_voter - a process in a ballot about one merged page
  * @ballot: number of the last ballot that it took part in

@@ -106,7 +106,8 @@ static void nuksm_audit_unstable(struct seq_file *m, struct nuksm_audit *audit)
 					     rmap_item->address & NUKSM_ITEM_FLAGS);
 			nuksm_compare_counts(m, audit, "tree of an item", tree,
 					     nuksm_root(NUMA(rmap_item->nid),
-							rmap_item->oldchecksum),
+							rmap_item->oldchecksum,
+							nuksm_filed_domain(rmap_item->mm)),
 					     tree);
 			audit->filed++;
 		}
@@ -118,7 +119,8 @@ static void nuksm_audit_process(struct seq_file *m, struct nuksm_audit *audit,
 {
 	struct mm_struct *mm = mm_slot->slot.mm;
 	const struct ksm_rmap_item *rmap_item;
-	long items = 0, merged = 0, local __maybe_unused = 0, replicas __maybe_unused = 0;
+	long items = 0, merged = 0, foreign = 0;
+	long local __maybe_unused = 0, replicas __maybe_unused = 0;
 
 	for (rmap_item = mm_slot->rmap_list; rmap_item;
 	     rmap_item = rmap_item->rmap_list) {
@@ -128,6 +130,7 @@ static void nuksm_audit_process(struct seq_file *m, struct nuksm_audit *audit,
 		if (!(rmap_item->address & STABLE_FLAG))
 			continue;
 		merged++;
+		foreign += rmap_item->head->domain != nuksm_filed_domain(mm);
 #ifdef CONFIG_NUKSM_PLACEMENT
 		local += pfn_to_nid(READ_ONCE(rmap_item->head->kpfn)) ==
 			 rmap_item->home;
@@ -139,6 +142,11 @@ static void nuksm_audit_process(struct seq_file *m, struct nuksm_audit *audit,
 			     mm->ksm_rmap_items, items);
 	nuksm_compare_counts(m, audit, "process: ksm_merging_pages", 0,
 			     mm->ksm_merging_pages, merged);
+#ifdef CONFIG_NUKSM_DOMAINS
+	if (!mm->nuksm_membership.leaves)
+		nuksm_compare_counts(m, audit, "process: merged in another domain", 0, 0,
+				     foreign);
+#endif
 #ifdef CONFIG_NUKSM_PLACEMENT
 	nuksm_compare_counts(m, audit, "process: ksm_merged_local", 0,
 			     atomic_long_read(&mm->nuksm.local), local);

@@ -20,6 +20,7 @@ static void nuksm_begin_chain(struct ksm_stable_node *chain,
 			      const struct ksm_stable_node *dup)
 {
 	chain->checksum = dup->checksum;
+	chain->domain = dup->domain;
 #ifdef CONFIG_NUKSM_PLACEMENT
 	chain->replica = dup->replica;
 #endif

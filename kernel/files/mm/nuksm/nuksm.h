@@ -8,7 +8,9 @@
 #ifndef _MM_NUKSM_H
 #define _MM_NUKSM_H
 
+#include <linux/hash.h>
 #include <linux/mm.h>
+#include <linux/nuksm.h>
 #include <linux/sysfs.h>
 #include <linux/types.h>
 #include <linux/wait.h>
@@ -104,10 +106,15 @@ static inline unsigned int nuksm_nr_roots(unsigned int nids)
 	return nids * nuksm_index.trees;
 }
 
-/* The root, among those of its kind, of node @nid's pages with @checksum. */
-static inline unsigned int nuksm_root(int nid, u32 checksum)
+/*
+ * The root, among those of its kind, of node @nid's pages with @checksum in merge domain
+ * @domain: equal pages of many domains do not make one tree deep.
+ */
+static inline unsigned int nuksm_root(int nid, u32 checksum, u64 domain)
 {
-	return nid * nuksm_index.trees + checksum % nuksm_index.trees;
+	u32 key = checksum + hash_64(domain, 32);
+
+	return nid * nuksm_index.trees + key % nuksm_index.trees;
 }
 
 static inline bool nuksm_by_checksum(void)
@@ -128,6 +135,12 @@ static inline int nuksm_compare(u32 here, u32 there)
 		return 0;
 	nuksm_count(&nuksm_stats.checksum_compares, 1);
 	return here < there ? -1 : 1;
+}
+
+/* The same of two merge domains, where checksums are equal. */
+static inline int nuksm_compare_domains(u64 here, u64 there)
+{
+	return here < there ? -1 : here > there;
 }
 
 /*
@@ -190,7 +203,7 @@ static inline int nuksm_nr_roots(int nids)
 	return nids;
 }
 
-static inline int nuksm_root(int nid, u32 checksum)
+static inline int nuksm_root(int nid, u32 checksum, u64 domain)
 {
 	return nid;
 }
@@ -201,6 +214,11 @@ static inline bool nuksm_by_checksum(void)
 }
 
 static inline int nuksm_compare(u32 here, u32 there)
+{
+	return 0;
+}
+
+static inline int nuksm_compare_domains(u64 here, u64 there)
 {
 	return 0;
 }
@@ -230,6 +248,48 @@ static inline void nuksm_scan_ends(void)
 }
 
 #endif /* CONFIG_NUKSM */
+
+#ifdef CONFIG_NUKSM_DOMAINS
+
+/**
+ * enum nuksm_asked_domain - what was written to a cgroup's memory.ksm_domain
+ * @NUKSM_ASKED_NONE: nothing, or "inherit": its parent's, if that has one
+ * @NUKSM_ASKED_OWN: "own", for it and its descendants
+ * @NUKSM_ASKED_NUMBER: 0, and others by as much more
+ */
+enum nuksm_asked_domain {
+	NUKSM_ASKED_NONE,
+	NUKSM_ASKED_OWN,
+	NUKSM_ASKED_NUMBER,
+};
+
+/* Mappings un-merged, as their pages were another domain's; counted under ksm_thread_mutex */
+extern unsigned long nuksm_domain_unmerged;
+
+extern const struct attribute_group nuksm_domains_attr_group;
+
+u64 nuksm_domain_of(struct mm_struct *mm);
+bool nuksm_has_outsiders(struct folio *folio, u64 domain);
+
+/* The domain under which a process's pages are filed. */
+static inline u64 nuksm_filed_domain(const struct mm_struct *mm)
+{
+	return mm->nuksm_membership.domain;
+}
+
+#else /* !CONFIG_NUKSM_DOMAINS */
+
+static inline u64 nuksm_filed_domain(const struct mm_struct *mm)
+{
+	return 0;
+}
+
+static inline bool nuksm_has_outsiders(struct folio *folio, u64 domain)
+{
+	return false;
+}
+
+#endif /* CONFIG_NUKSM_DOMAINS */
 
 #ifdef CONFIG_NUKSM_PLACEMENT
 

@@ -23,7 +23,7 @@ static void all_pages_of_a_checksum_are_in_one_tree(struct kunit *test)
 	nuksm_index.trees = 97;
 	for (i = 0; i < 1000; i++) {
 		for (nid = 0; nid < MOST_NODES; nid++) {
-			unsigned int root = nuksm_root(nid, checksum);
+			unsigned int root = nuksm_root(nid, checksum, 0);
 
 			KUNIT_EXPECT_EQ(test, root / 97, nid);
 			KUNIT_EXPECT_EQ(test, root % 97, checksum % 97);

@@ -31,7 +31,8 @@
 static struct rb_root *nuksm_root_of(const struct ksm_stable_node *stable_node)
 {
 	return root_stable_tree + nuksm_root(NUMA(stable_node->nid),
-					     stable_node->checksum);
+					     stable_node->checksum,
+					     stable_node->domain);
 }
 
 /*
@@ -398,6 +399,7 @@ static void nuksm_file_copy(struct ksm_stable_node *dup, struct folio *folio,
 	dup->rmap_hlist_len = 0;
 	DO_NUMA(dup->nid = stable_node->nid);
 	dup->checksum = stable_node->checksum;
+	dup->domain = stable_node->domain;
 	nuksm_begin_asking(dup);
 	dup->lot = stable_node->lot;
 	dup->rank = NUKSM_RANK_COPIED;

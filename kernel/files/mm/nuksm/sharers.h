@@ -278,28 +278,6 @@ static unsigned int nuksm_all_areas(const struct ksm_stable_node *stable_node)
 	return areas;
 }
 
-/* Gives @sharer a page of its own, where it had one before. */
-static int nuksm_unshare(struct ksm_rmap_item *sharer)
-{
-	struct mm_struct *mm = sharer->mm;
-	struct vm_area_struct *vma;
-	int err = 0;
-
-	nuksm_prefer_node(sharer->home);
-	mmap_read_lock(mm);
-	vma = find_mergeable_vma(mm, sharer->address);
-	if (vma)
-		err = nuksm_break_ksm(vma, sharer->address & PAGE_MASK);
-	mmap_read_unlock(mm);
-	nuksm_prefer_node(NUMA_NO_NODE);
-	if (err)
-		return err;
-	remove_rmap_item_from_tree(sharer);
-	if (vma)
-		nuksm_count(&nuksm_placement_stats.unshared, 1);
-	return 0;
-}
-
 /*
  * Un-merges the sharers that have more than their part of all areas, but nobody who
  * has a few only. Returns how many, or an error if one of them stays.
@@ -315,7 +293,7 @@ static int nuksm_unshare_dear(struct ksm_stable_node *stable_node)
 	hlist_for_each_entry_safe(sharer, next, &stable_node->hlist, hlist) {
 		if (nuksm_areas(sharer, part) <= part)
 			continue;
-		err = nuksm_unshare(sharer);
+		err = nuksm_unshare(sharer, &nuksm_placement_stats.unshared);
 		if (err)
 			failed = err;
 		else
@@ -406,7 +384,7 @@ static void nuksm_in_vain(struct ksm_stable_node *stable_node)
 		cond_resched();
 		/* One that stays, as its process may have no more memory, stops no other */
 		if (sharer->home != nid)
-			nuksm_unshare(sharer);
+			nuksm_unshare(sharer, &nuksm_placement_stats.unshared);
 	}
 	folio_put(folio);
 }

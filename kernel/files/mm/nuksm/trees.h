@@ -320,6 +320,9 @@ static void __init nuksm_sysfs_init(void)
 #ifdef CONFIG_NUKSM_PLACEMENT
 	err = err ?: sysfs_merge_group(mm_kobj, &nuksm_placement_attr_group);
 #endif
+#ifdef CONFIG_NUKSM_DOMAINS
+	err = err ?: sysfs_merge_group(mm_kobj, &nuksm_domains_attr_group);
+#endif
 	if (err)
 		pr_err("ksm: register nuksm's sysfs files failed\n");
 }

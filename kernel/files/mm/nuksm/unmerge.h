@@ -1,11 +1,46 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * nuKSM's un-merging of all pages.
+ * nuKSM's un-merging of pages: of one, and of all.
  *
- * Included by mm/ksm.c, whose types and functions are private to it.
+ * Included by mm/ksm.c, whose types and functions are private to it. All of it runs under
+ * ksm_thread_mutex.
  */
 #ifndef _MM_NUKSM_UNMERGE_H
 #define _MM_NUKSM_UNMERGE_H
+
+#ifdef CONFIG_NUKSM
+
+/*
+ * Gives @sharer a page of its own, where it had one before, and counts it in @unshared if
+ * it was still there. Returns 0, or an error if it stays.
+ */
+static int __maybe_unused nuksm_unshare(struct ksm_rmap_item *sharer,
+					unsigned long *unshared)
+{
+	struct mm_struct *mm = sharer->mm;
+	struct vm_area_struct *vma;
+	int err = 0;
+
+#ifdef CONFIG_NUKSM_PLACEMENT
+	nuksm_prefer_node(sharer->home);
+#endif
+	mmap_read_lock(mm);
+	vma = find_mergeable_vma(mm, sharer->address);
+	if (vma)
+		err = nuksm_break_ksm(vma, sharer->address & PAGE_MASK);
+	mmap_read_unlock(mm);
+#ifdef CONFIG_NUKSM_PLACEMENT
+	nuksm_prefer_node(NUMA_NO_NODE);
+#endif
+	if (err)
+		return err;
+	remove_rmap_item_from_tree(sharer);
+	if (vma)
+		nuksm_count(unshared, 1);
+	return 0;
+}
+
+#endif /* CONFIG_NUKSM */
 
 #ifdef CONFIG_NUKSM_PLACEMENT
 

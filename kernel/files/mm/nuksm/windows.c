@@ -22,6 +22,7 @@ static const char * const window_names[NR_NUKSM_WINDOWS] = {
 	[NUKSM_WINDOW_UNMERGE]	= "unmerge",
 	[NUKSM_WINDOW_LOOK]	= "look",
 	[NUKSM_WINDOW_REPLICA]	= "replica",
+	[NUKSM_WINDOW_DOMAIN]	= "domain",
 };
 
 /* Microseconds, 0 for no delay. */

@@ -22,6 +22,7 @@
  * @NUKSM_WINDOW_UNMERGE: one page that is un-merged, and the next
  * @NUKSM_WINDOW_LOOK: clearing accessed bits, and seeing which are set again
  * @NUKSM_WINDOW_REPLICA: copying a merged page, and mapping the copy
+ * @NUKSM_WINDOW_DOMAIN: finding a page merged in another domain, and un-merging it
  * @NR_NUKSM_WINDOWS: how many there are
  */
 enum nuksm_window {
@@ -37,6 +38,7 @@ enum nuksm_window {
 	NUKSM_WINDOW_UNMERGE,
 	NUKSM_WINDOW_LOOK,
 	NUKSM_WINDOW_REPLICA,
+	NUKSM_WINDOW_DOMAIN,
 	NR_NUKSM_WINDOWS,
 };
 

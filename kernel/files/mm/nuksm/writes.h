@@ -124,7 +124,7 @@ static u8 nuksm_writes_of(const struct ksm_rmap_item *rmap_item,
 		       NUKSM_BROKEN : nuksm_writing.now;
 }
 
-/* Is the page merged, by this mapping, too, and filed where it is? */
+/* Is the page merged, by this mapping, too, and filed where it is, in its domain? */
 static bool nuksm_is_in_place(const struct ksm_rmap_item *rmap_item,
 			      struct folio *folio)
 {
@@ -133,6 +133,7 @@ static bool nuksm_is_in_place(const struct ksm_rmap_item *rmap_item,
 	return (rmap_item->address & STABLE_FLAG) &&
 	       rmap_item->head == stable_node &&
 	       stable_node->head != &migrate_nodes &&
+	       stable_node->domain == nuksm_filed_domain(rmap_item->mm) &&
 	       NUMA(stable_node->nid) == get_kpfn_nid(folio_pfn(folio));
 }
 

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * nuKSM's merge domains: pages are merged with those of the same domain alone.
+ *
+ * Who can write to a page, and see how long that takes, finds out whether it was merged:
+ * what others have in memory, if it is merged with theirs. So those who do not trust
+ * each other belong into different domains. Which one a process belongs to is for who
+ * administers the machine to say, never for itself: it follows from its memory cgroup.
+ */
+
+#include <linux/cgroup.h>
+#include <linux/kstrtox.h>
+#include <linux/memcontrol.h>
+#include <linux/rmap.h>
+#include <linux/sched.h>
+#include <linux/security.h>
+#include <linux/seq_file.h>
+#include <linux/sysfs.h>
+
+#include "nuksm.h"
+
+/*
+ * Domain 0 is that of all whose cgroups were given none, unless each of those has its own.
+ * Numbers that can be given to a cgroup end before the first one that is a cgroup's own.
+ */
+#define NUKSM_SHARED_DOMAIN	0
+#define NUKSM_FIRST_OWN		BIT_ULL(32)
+
+/* Set with the first cgroup that is given a domain. Until then nobody is asked for his. */
+static bool nuksm_has_domains;
+
+/* Cgroups that were given no domain have their own. */
+static bool nuksm_own_by_default;
+
+/* None is used again: pages may be filed under it for some time after its cgroup is gone. */
+static atomic64_t nuksm_last_own = ATOMIC64_INIT(NUKSM_FIRST_OWN - 1);
+
+static u64 own_domain(struct nuksm_group *group)
+{
+	s64 own = atomic64_read(&group->own), new;
+
+	if (own)
+		return own;
+	new = atomic64_inc_return(&nuksm_last_own);
+	own = atomic64_cmpxchg(&group->own, 0, new);
+	return own ?: new;
+}
+
+static u64 domain_of_group(struct mem_cgroup *memcg)
+{
+	struct mem_cgroup *ancestor;
+
+	for (ancestor = memcg; ancestor; ancestor = parent_mem_cgroup(ancestor)) {
+		u32 asked = READ_ONCE(ancestor->nuksm.asked);
+
+		if (asked == NUKSM_ASKED_OWN)
+			return own_domain(&ancestor->nuksm);
+		if (asked != NUKSM_ASKED_NONE)
+			return asked - NUKSM_ASKED_NUMBER;
+	}
+	return READ_ONCE(nuksm_own_by_default) ? own_domain(&memcg->nuksm) :
+						 NUKSM_SHARED_DOMAIN;
+}
+
+/**
+ * nuksm_domain_of - the merge domain that a process belongs to now
+ * @mm: of the process
+ *
+ * It is that of its memory cgroup, of the nearest ancestor that was given one. Of a process
+ * that is about to end, and has no owner any more, it is what it was.
+ *
+ * Return: the number of the domain.
+ */
+u64 nuksm_domain_of(struct mm_struct *mm)
+{
+	u64 domain = mm->nuksm_membership.domain;
+	struct task_struct *owner;
+	struct mem_cgroup *memcg;
+
+	if (!READ_ONCE(nuksm_has_domains))
+		return NUKSM_SHARED_DOMAIN;
+	rcu_read_lock();
+	owner = rcu_dereference(mm->owner);
+	memcg = owner ? mem_cgroup_from_task(owner) : NULL;
+	if (memcg)
+		domain = domain_of_group(memcg);
+	rcu_read_unlock();
+	return domain;
+}
+
+struct nuksm_outsiders {
+	u64 domain;
+	bool found;
+};
+
+static bool is_outsider(struct folio *folio, struct vm_area_struct *vma,
+			unsigned long addr, void *arg)
+{
+	DEFINE_FOLIO_VMA_WALK(pvmw, folio, vma, addr, 0);
+	struct nuksm_outsiders *outsiders = arg;
+
+	if (nuksm_domain_of(vma->vm_mm) == outsiders->domain)
+		return true;
+	if (!page_vma_mapped_walk(&pvmw))
+		return true;
+	page_vma_mapped_walk_done(&pvmw);
+	outsiders->found = true;
+	return false;
+}
+
+/**
+ * nuksm_has_outsiders - is a page mapped by another domain, too?
+ * @folio: of the page, which is not merged
+ * @domain: the domain
+ *
+ * As a fork shares pages, and one of both may have gone elsewhere since.
+ *
+ * Context: the folio is locked.
+ *
+ * Return: whether it is.
+ */
+bool nuksm_has_outsiders(struct folio *folio, u64 domain)
+{
+	struct nuksm_outsiders outsiders = { .domain = domain };
+	struct rmap_walk_control rwc = {
+		.rmap_one = is_outsider,
+		.arg = &outsiders,
+	};
+
+	if (!READ_ONCE(nuksm_has_domains) || folio_mapcount(folio) < 2)
+		return false;
+	rmap_walk(folio, &rwc);
+	return outsiders.found;
+}
+
+/**
+ * nuksm_show_domain - show a process's merge domain
+ * @m: the process's ksm_stat
+ * @mm: of the process; the caller keeps it in use
+ *
+ * And the one that it belonged to before, as long as some of its pages may be merged
+ * there. To those who may administer the machine: tenants are not to know who is kept apart
+ * from whom.
+ */
+void nuksm_show_domain(struct seq_file *m, struct mm_struct *mm)
+{
+	/* Written by ksmd, plainly */
+	struct nuksm_membership membership = data_race(mm->nuksm_membership);
+	u64 domain = nuksm_domain_of(mm);
+
+	if (security_capable(m->file->f_cred, &init_user_ns, CAP_SYS_ADMIN, CAP_OPT_NOAUDIT))
+		return;
+	seq_printf(m, "ksm_domain %llu\n", domain);
+	if (membership.known && membership.domain != domain)
+		seq_printf(m, "ksm_domain_left %llu\n", (u64)membership.domain);
+	else if (membership.leaves)
+		seq_printf(m, "ksm_domain_left %llu\n", (u64)membership.left);
+}
+
+static int domain_show(struct seq_file *m, void *unused)
+{
+	u32 asked = READ_ONCE(mem_cgroup_from_seq(m)->nuksm.asked);
+
+	if (asked == NUKSM_ASKED_NONE)
+		seq_puts(m, "inherit\n");
+	else if (asked == NUKSM_ASKED_OWN)
+		seq_puts(m, "own\n");
+	else
+		seq_printf(m, "%u\n", asked - NUKSM_ASKED_NUMBER);
+	return 0;
+}
+
+/*
+ * Not for whoever the cgroup was delegated to: he could join others. Nor for who got the
+ * file opened by somebody else.
+ */
+static ssize_t domain_write(struct kernfs_open_file *of, char *buf, size_t nbytes,
+			    loff_t off)
+{
+	struct mem_cgroup *memcg = mem_cgroup_from_css(of_css(of));
+	unsigned int number;
+	u32 asked;
+	int err;
+
+	if (!file_ns_capable(of->file, &init_user_ns, CAP_SYS_ADMIN) ||
+	    !ns_capable(&init_user_ns, CAP_SYS_ADMIN))
+		return -EPERM;
+
+	buf = strstrip(buf);
+	if (!strcmp(buf, "inherit")) {
+		asked = NUKSM_ASKED_NONE;
+	} else if (!strcmp(buf, "own")) {
+		asked = NUKSM_ASKED_OWN;
+	} else {
+		err = kstrtouint(buf, 10, &number);
+		if (err)
+			return err;
+		if (number > INT_MAX)
+			return -ERANGE;
+		asked = NUKSM_ASKED_NUMBER + number;
+	}
+	WRITE_ONCE(memcg->nuksm.asked, asked);
+	WRITE_ONCE(nuksm_has_domains, true);
+	return nbytes;
+}
+
+static struct cftype domain_files[] = {
+	{
+		.name = "ksm_domain",
+		.flags = CFTYPE_NOT_ON_ROOT,
+		.seq_show = domain_show,
+		.write = domain_write,
+	},
+	{ }
+};
+
+static ssize_t default_domain_show(struct kobject *kobj, struct kobj_attribute *attr,
+				   char *buf)
+{
+	return sysfs_emit(buf, READ_ONCE(nuksm_own_by_default) ? "shared [own]\n" :
+								 "[shared] own\n");
+}
+
+static ssize_t default_domain_store(struct kobject *kobj, struct kobj_attribute *attr,
+				    const char *buf, size_t count)
+{
+	bool own = sysfs_streq(buf, "own");
+
+	if (!own && !sysfs_streq(buf, "shared"))
+		return -EINVAL;
+	if (own && mem_cgroup_disabled())
+		return -EOPNOTSUPP;
+	WRITE_ONCE(nuksm_own_by_default, own);
+	if (own)
+		WRITE_ONCE(nuksm_has_domains, true);
+	return count;
+}
+
+static struct kobj_attribute default_domain_attr = __ATTR_RW(default_domain);
+
+unsigned long nuksm_domain_unmerged;
+static NUKSM_COUNTER(domain_unmerged, nuksm_domain_unmerged);
+
+static struct attribute *domains_attrs[] = {
+	&default_domain_attr.attr,
+	&domain_unmerged_counter.attr.attr,
+	NULL,
+};
+
+/* Merged into KSM's own directory, /sys/kernel/mm/ksm. */
+const struct attribute_group nuksm_domains_attr_group = {
+	.name = "ksm",
+	.attrs = domains_attrs,
+};
+
+static int __init nuksm_domains_init(void)
+{
+	if (cgroup_add_dfl_cftypes(&memory_cgrp_subsys, domain_files))
+		pr_err("ksm: register memory.ksm_domain failed\n");
+	return 0;
+}
+late_initcall(nuksm_domains_init);
