@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import numa, stress, wait
+from nuksmlab.area import child, equal_to
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
 from nuksmlab.looks import SOON, look, look_until_seen, reading
@@ -26,7 +27,6 @@ pytestmark = pytest.mark.needs(nodes=2)
 PAGE = mmap.PAGESIZE
 MIB = 2
 PAGES = MIB * 256
-MERGEABLE = 12  # advice to madvise(2)
 # Of userfaultfd(2), and what pagemap says of pages that it protects from writes.
 SYS_USERFAULTFD, USER_MODE_ONLY = 323, 1
 UFFD_API, FEATURE_WP, MODE_WP = 0xAA, 1 << 0, 1 << 1
@@ -49,14 +49,9 @@ def often(ksm: Ksm) -> None:
 @pytest.fixture
 def area(ksm: Ksm, pair: list[Tenant]) -> Iterator[mmap.mmap]:
     """This process has the tenants' pages, too, merged; it runs on node 0."""
-    with Path(f"/proc/{pair[0].pid}/mem").open("rb") as memory:
-        memory.seek(int(pair[0].facts["equal_at"], 16))
-        contents = memory.read(PAGES * PAGE)
     with numa.running_on(0):
-        area = mmap.mmap(-1, PAGES * PAGE, flags=mmap.MAP_PRIVATE)
-        area.madvise(mmap.MADV_NOHUGEPAGE)
-        area.madvise(MERGEABLE)
-        area.write(contents)
+        area = equal_to(pair[0])
+        contents = area[:]
         ksm.merge(3 * PAGES)
         yield area
     assert area[:] == contents
@@ -111,25 +106,6 @@ def protection(area: mmap.mmap) -> Iterator[None]:
     ioctl(uffd, UFFDIO_WRITEPROTECT, struct.pack("3Q", *whole, 1))
     yield
     os.close(uffd)
-
-
-@contextmanager
-def child(area: mmap.mmap) -> Iterator[int]:
-    """It has what its parent has, and in the end compares that with what was there."""
-    wanted = area[:]
-    waits, go = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(go)
-        os.read(waits, 1)
-        os._exit(area[:] != wanted)
-    os.close(waits)
-    try:
-        yield pid
-    finally:
-        os.close(go)
-        status = os.waitpid(pid, 0)[1]
-    assert status == 0
 
 
 def test_what_a_userfaultfd_protects_stays_so(

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Memory of this process itself, offered to KSM, and of a child that has it, too."""
+
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nuksmlab.tenant import Tenant
+
+
+def equal_to(tenant: Tenant) -> mmap.mmap:
+    """With the contents of its equal pages."""
+    length = tenant.equal_pages * mmap.PAGESIZE
+    with Path(f"/proc/{tenant.pid}/mem").open("rb") as memory:
+        memory.seek(int(tenant.facts["equal_at"], 16))
+        contents = memory.read(length)
+    area = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE)
+    area.madvise(mmap.MADV_NOHUGEPAGE)
+    area.madvise(mmap.MADV_MERGEABLE)
+    area.write(contents)
+    return area
+
+
+@contextmanager
+def child(area: mmap.mmap) -> Iterator[int]:
+    """It has what its parent has, and in the end compares that with what was there."""
+    wanted = area[:]
+    waits, go = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(go)
+        os.read(waits, 1)
+        os._exit(area[:] != wanted)
+    os.close(waits)
+    try:
+        yield pid
+    finally:
+        os.close(go)
+        status = os.waitpid(pid, 0)[1]
+    assert status == 0

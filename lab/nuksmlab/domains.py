@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Merge domains: cgroups that are given one, and which one a process belongs to."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from nuksmlab import ksm, stress, wait
+from nuksmlab.fuzz import model
+
+FILE = "memory.ksm_domain"
+SHARED = 0
+
+
+class Group(stress.Cgroup):
+    """A memory cgroup, below another one perhaps."""
+
+    def __init__(self, name: str, parent: "Group | None" = None) -> None:
+        super().__init__(f"{parent.path.name}/{name}" if parent else name)
+
+    def divide(self) -> None:
+        """Lets cgroups below it count memory, and so have domains of their own."""
+        stress.put(self.path / "cgroup.subtree_control", "+memory")
+
+    def give(self, domain: int | str) -> None:
+        stress.put(self.path / FILE, domain)
+
+    def given(self) -> str:
+        return (self.path / FILE).read_text().strip()
+
+    def take(self, pid: int) -> None:
+        """The process, which may be another cgroup's, is in this one from now on."""
+        stress.put(self.path / "cgroup.procs", pid)
+
+
+@contextmanager
+def group(name: str, parent: Group | None = None) -> Iterator[Group]:
+    made = Group(name, parent)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def exist() -> bool:
+    """Whether this kernel has domains."""
+    return Path("/sys/kernel/mm/ksm/default_domain").exists()
+
+
+def domain_of(pid: int) -> int:
+    return ksm.process_stat(pid)["ksm_domain"]
+
+
+def left_by(pid: int) -> int | None:
+    """The domain in which some of its pages may still be merged, though it left it."""
+    return ksm.process_stat(pid).get("ksm_domain_left")
+
+
+def wait_left(pid: int) -> None:
+    """Until a process shares nothing with the domain any more that it left."""
+    wait.until(
+        lambda: left_by(pid) is None,
+        lambda: f"the end of sharing in domain {left_by(pid)} by {pid}",
+    )
+
+
+def crossings(pids: Mapping[int, int]) -> list[str]:
+    """Pages that processes of different domains map, by process and its domain.
+
+    They share no memory but what is merged. What moves while this looks is left out.
+    """
+    before, after = _domains_by_frame(pids), _domains_by_frame(pids)
+    suspects = {
+        frame: domains
+        for frame, domains in before.items()
+        if len(domains) > 1 and after.get(frame) == domains
+    }
+    flags = model.of_frames("kpageflags", suspects)
+    return [
+        f"frame {frame:#x} is in domains {sorted(domains)}"
+        for frame, domains in suspects.items()
+        if flags[frame] & model.ANONYMOUS and not flags[frame] & model.ZERO_PAGE
+    ]
+
+
+def _domains_by_frame(pids: Mapping[int, int]) -> dict[int, set[int]]:
+    result: dict[int, set[int]] = {}
+    for pid, domain in pids.items():
+        for frame in model.mappings(pid):
+            result.setdefault(frame, set()).add(domain)
+    return result
