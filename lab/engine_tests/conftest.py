@@ -17,6 +17,7 @@ DEFAULTS = {
     "placement": "fair",
     "look_cpu_permille": "5",
     "replica_percent": "0",
+    "default_domain": "shared",
 }
 
 

@@ -19,7 +19,7 @@ from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.looks import reading
 from nuksmlab.replicas import wait_for
-from nuksmlab.tenant import ANYWHERE, StartTenant, Tenant, lend
+from nuksmlab.tenant import ANYWHERE, Spec, StartTenant, Tenant, lend
 
 MIB = 2
 PAGES = MIB * 256
@@ -54,10 +54,14 @@ def tenants_in(
     return made
 
 
+def domains_of(tenants: list[Tenant]) -> dict[int, int]:
+    return {tenant.pid: domains.domain_of(tenant.pid) for tenant in tenants}
+
+
 def check_apart(tenants: list[Tenant]) -> None:
     """Nothing is merged across a border, now that all have read all their pages."""
     model.check_intact(tenants)
-    assert domains.crossings({t.pid: domains.domain_of(t.pid) for t in tenants}) == []
+    assert domains.crossings(domains_of(tenants)) == []
 
 
 def equal_frames(tenant: Tenant) -> set[int]:
@@ -181,6 +185,8 @@ def test_sharing_ends_with_the_second_scan(
         leavers = tenants[2:]
     assert domains.domain_of(leaver.pid) == 5
     assert domains.left_by(leaver.pid) == domains.SHARED
+    # And what finds pages that cross a border finds these.
+    assert len(domains.crossings(domains_of(tenants))) == PAGES
     for _ in "12":
         ksm.scan_once()
     assert [domains.left_by(tenant.pid) for tenant in leavers] == [None] * len(leavers)
@@ -270,28 +276,34 @@ def test_a_page_that_two_domains_have_is_not_merged(
 
 @pytest.mark.usefixtures("swap")
 def test_what_comes_back_from_swap_is_of_its_readers_domain(
-    ksm: Ksm, start: StartTenant, groups: Callable[[str], Group], tmp_path: Path
+    ksm: Ksm, groups: Callable[[str], Group], tmp_path: Path
 ) -> None:
     """A merged page that somebody holds is not gone when it has been paged out."""
     old, new = groups("old"), groups("new")
     new.give(5)
-    tenants = tenants_in(start, old, mib=1)
-    ksm.merge(2 * tenants[0].equal_pages)
-    ksm.rest()
-    held = lend(tenants[0], tmp_path / "fifo")
+    with ExitStack() as stack:
+        tenants = [
+            # Their memory is their cgroup's, so that it can be paged out.
+            stack.enter_context(Tenant(Spec(name, ANYWHERE, 1), old.prefix()))
+            for name in ("stays", "leaves")
+        ]
+        pages = tenants[0].equal_pages
+        ksm.merge(2 * pages)
+        ksm.rest()
+        held = lend(tenants[0], tmp_path / "fifo")
 
-    def paged_out() -> bool:
-        with contextlib.suppress(OSError):  # the kernel says that it found less
-            old.reclaim(64)
-        return not any(equal_frames(tenant) for tenant in tenants)
+        def paged_out() -> bool:
+            with contextlib.suppress(OSError):  # the kernel says that it found less
+                old.reclaim(64)
+            return not any(equal_frames(tenant) for tenant in tenants)
 
-    wait.until(paged_out, lambda: "paging out")
-    new.take(tenants[1].pid)
-    for _ in "12":
-        ksm.scan_once()
-    ksm.stop()
-    check_apart(tenants)
-    os.close(held)
+        wait.until(paged_out, lambda: "paging out")
+        new.take(tenants[1].pid)
+        for _ in "12":
+            ksm.scan_once()
+        ksm.stop()
+        check_apart(tenants)
+        os.close(held)
 
 
 def test_copies_are_of_their_pages_domain(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Merge domains: cgroups that are given one, and which one a process belongs to."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,6 +40,28 @@ def group(name: str, parent: Group | None = None) -> Iterator[Group]:
         yield made
     finally:
         made.end()
+
+
+class Halves(Group):
+    """A cgroup whose processes are in one or the other of two below it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.divide()
+        self.halves = [Group(half, self) for half in ("left", "right")]
+
+    def prefix(self) -> Sequence[str]:
+        return self.halves[0].prefix()
+
+    def pids(self) -> list[int]:
+        """Children, too."""
+        procs = (half.path / "cgroup.procs" for half in self.halves)
+        return [int(pid) for file in procs for pid in file.read_text().split()]
+
+    def end(self) -> None:
+        for half in self.halves:
+            half.end()
+        super().end()
 
 
 def exist() -> bool:
@@ -89,3 +111,15 @@ def _domains_by_frame(pids: Mapping[int, int]) -> dict[int, set[int]]:
         for frame in model.mappings(pid):
             result.setdefault(frame, set()).add(domain)
     return result
+
+
+def check_apart(pids: Iterable[int]) -> None:
+    """Pages are shared across no border but those that somebody is just leaving.
+
+    Nobody may act meanwhile. None of these processes may be another one's child.
+    """
+    stay = [pid for pid in pids if left_by(pid) is None]
+    if wrong := crossings({pid: domain_of(pid) for pid in stay}):
+        raise model.WrongError(
+            f"{len(wrong)} pages in two domains: {'; '.join(wrong[: model.SHOWN])}"
+        )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nuksmlab import program, stress
+from nuksmlab import domains, program, stress
 from nuksmlab.fuzz.crowd import Crowd
 from nuksmlab.ksm import Ksm
 
@@ -27,6 +27,7 @@ ANY_TIME: dict[str, Sequence[str | int]] = {
     "look_cpu_permille": (0, 5, 1000),
     "replica_percent": (0, 5, 100),
 }
+DOMAINS = ("inherit", "own", 0, 1, 2)
 NOTHING_TRACKED: dict[str, Sequence[str | int]] = {
     "merge_across_nodes": (0, 1, 1),
     "max_page_sharing": (2, 8, 256),
@@ -59,6 +60,11 @@ class Actions:
             *(self.limit, self.limit, self.reclaim, self.reclaim),
             *(self.swap_off_and_on, self.generations),
         ]
+        if domains.exist():
+            actions += [
+                *(self.give_domain, self.give_domain, self.change_default_domain),
+                *(self.move, self.move, self.move),
+            ]
         if self.windows.points:
             actions += 3 * [self.widen]
         if self.memory.blocks:
@@ -172,6 +178,23 @@ class Actions:
         member = self.crowd.any()
         with self.counted("reclaim from a fuzzer", errno.EAGAIN):
             member.cgroup.reclaim(max(1, member.mib // 2))
+
+    def give_domain(self) -> None:
+        """To all that a fuzzer has, or to half of it, where it may not be."""
+        cgroup = self.crowd.any().cgroup
+        chosen = self.choose.choice([cgroup, *cgroup.halves])
+        with self.counted("give a domain"):
+            chosen.give(self.choose.choice(DOMAINS))
+
+    def change_default_domain(self) -> None:
+        self.turn("default_domain", ("shared", "own"))
+
+    def move(self) -> None:
+        """A fuzzer, or a child of one, to where it is, or to another domain perhaps."""
+        cgroup = self.crowd.any().cgroup
+        if pids := cgroup.pids():
+            with self.counted("move to another cgroup", errno.ESRCH):
+                self.choose.choice(cgroup.halves).take(self.choose.choice(pids))
 
     def swap_off_and_on(self) -> None:
         """Without limits, within which some could not come back."""

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nuksmlab import numa, stress, wait
+from nuksmlab import numa, wait
+from nuksmlab.domains import Halves
 from nuksmlab.fuzz.fuzzer import PROFILES, Fuzzer, Spec
 from nuksmlab.tenant import TenantError
 
@@ -49,7 +50,7 @@ class Counts:
 @dataclass(eq=False)
 class Member:
     fuzzer: Fuzzer
-    cgroup: stress.Cgroup
+    cgroup: Halves
 
     @property
     def mib(self) -> int:
@@ -71,7 +72,7 @@ class Crowd:
         self.started += 1
         profile, pages = self.choose.choice(PROFILES), self.choose.choice(PAGES)
         seed = self.choose.getrandbits(63)
-        cgroup = stress.Cgroup(name)
+        cgroup = Halves(name)
         cgroup.stand_back()
         spec = Spec(name, profile, pages, node, self.nodes)
         member = Member(Fuzzer(spec, cgroup.prefix()), cgroup)

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 
-from nuksmlab import policy, stress, wait
+from nuksmlab import domains, policy, stress, wait
 from nuksmlab.fuzz import model
 from nuksmlab.fuzz.actions import BRISK, NOTHING_TRACKED, Actions
 from nuksmlab.fuzz.crowd import Counts, Crowd
@@ -61,6 +61,8 @@ class Round:
         self.ksm.unmerge()
         for name, values in NOTHING_TRACKED.items():
             self.actions.turn(name, values)
+        if domains.exist():
+            self.actions.change_default_domain()
         self.ksm.write_text("advisor_mode", "none")
         self.ksm.set_speed(BRISK)
         for node in self.crowd.nodes:
@@ -101,6 +103,22 @@ class Round:
         self.ksm.stop()
         model.check_audit()
         model.check_mappings(self.pids())
+        self.judge_domains()
+
+    def judge_domains(self) -> None:
+        """What crosses a border is seen to end, and has ended two scans later."""
+        if not domains.exist():
+            return
+        domains.check_apart(self.pids())
+        self.ksm.write_text("advisor_mode", "none")
+        self.ksm.set_speed(BRISK)
+        for _ in range(2):
+            self.ksm.scan_once()
+        self.ksm.stop()
+        if left := [pid for pid in self.pids() if domains.left_by(pid) is not None]:
+            raise model.WrongError(f"processes that have not left their domain: {left}")
+        domains.check_apart(self.pids())
+        self.counts.done["domains judged"] += 1
 
     def pids(self) -> list[int]:
         """Of all who may have merged pages, but for those who are ending."""
