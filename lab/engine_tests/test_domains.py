@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import mmap
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,7 +27,8 @@ PAGES = MIB * 256
 NOBODY = 65534
 
 pytestmark = pytest.mark.skipif(
-    not domains.exist(), reason="this kernel has no memory cgroups"
+    not domains.exist() or not Path("/sys/devices/system/node").exists(),
+    reason="this kernel has no merge domains, or no nodes",
 )
 
 
@@ -257,6 +259,39 @@ def test_a_child_elsewhere_gets_pages_of_its_own(
         model.check_intact([tenant])
 
 
+def test_who_is_leaving_hands_nothing_on_to_its_children(
+    ksm: Ksm, groups: Callable[[str], Group], tenant: Tenant, area: mmap.mmap
+) -> None:
+    """Each of them would be new to ksmd, and each have children before it comes."""
+    elsewhere = groups("elsewhere")
+    elsewhere.give(5)
+    ksm.merge(2 * PAGES)
+    ksm.rest()
+    here = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    go, tell = os.pipe()
+    forked, told = os.pipe()
+    leaver = os.fork()
+    if leaver == 0:
+        os.read(go, 1)
+        with child(area) as grandchild:
+            os.write(told, f"{grandchild}\n".encode())
+            os.read(go, 1)
+        os._exit(0)
+    try:
+        assert frames_at(leaver, here, PAGES) == equal_frames(tenant)
+        elsewhere.take(leaver)
+        os.write(tell, b".")
+        grandchild = int(os.read(forked, 16))
+        assert not frames_at(grandchild, here, PAGES) & equal_frames(tenant)
+        os.write(tell, b".")
+    except BaseException:
+        os.kill(leaver, signal.SIGKILL)
+        raise
+    finally:
+        status = os.waitpid(leaver, 0)[1]
+    assert status == 0, "contents"
+
+
 def test_a_page_that_two_domains_have_is_not_merged(
     ksm: Ksm, groups: Callable[[str], Group], tenant: Tenant, area: mmap.mmap
 ) -> None:
@@ -411,3 +446,26 @@ def test_no_tenant_is_told_of_domains(start: StartTenant) -> None:
     )
     assert "ksm_merging_pages" in told.stdout
     assert "ksm_domain" not in told.stdout
+    with group("secret") as secret:
+        secret.give(5)
+        file = secret.path / domains.FILE
+        told = subprocess.run(
+            ["cat", str(file)], user=NOBODY, check=False, capture_output=True, text=True
+        )
+        assert (told.stdout, told.returncode) == ("", 1)
+
+
+def test_the_default_is_for_who_administers_the_machine(ksm: Ksm) -> None:
+    """Not for any process of root's."""
+    file = ksm.root / "default_domain"
+    without = ["setpriv", "--bounding-set=-sys_admin"]
+    done = subprocess.run(
+        [*without, "dd", f"of={file}"],
+        input="own",
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert "not permitted" in done.stderr
+    assert ksm.read_text("default_domain") == "[shared] own"

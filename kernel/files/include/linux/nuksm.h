@@ -15,7 +15,7 @@ struct seq_file;
 /**
  * struct nuksm_membership - a process's merge domain, in its mm_struct
  * @domain: under which its pages are filed
- * @left: the one before
+ * @left: the one before; of several that were left at once, the first
  * @known: ksmd has been there, and @domain is one; a fork's is its parent's until then
  * @leaves: pages may still be shared with those in @left
  *
@@ -40,7 +40,13 @@ struct nuksm_group {
 
 #ifdef CONFIG_NUKSM_DOMAINS
 void nuksm_show_domain(struct seq_file *m, struct mm_struct *mm);
+bool nuksm_forks_apart(struct mm_struct *mm);
 #else
+static inline bool nuksm_forks_apart(struct mm_struct *mm)
+{
+	return false;
+}
+
 static inline void nuksm_show_domain(struct seq_file *m, struct mm_struct *mm)
 {
 }

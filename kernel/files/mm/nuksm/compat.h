@@ -10,6 +10,8 @@
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/pgtable.h>
+#include <linux/swap.h>
+#include <linux/swapops.h>
 #include <linux/version.h>
 
 #if KERNEL_VERSION(7, 3, 0) > LINUX_VERSION_CODE
@@ -33,6 +35,9 @@ static inline bool test_and_clear_young_ptes_notify(struct vm_area_struct *vma,
 #define pte_uffd(pte)			pte_uffd_wp(pte)
 #define pte_mkuffd(pte)			pte_mkuffd_wp(pte)
 
+#define softleaf_from_pte(pte)		pte_to_swp_entry(pte)
+#define softleaf_is_migration(entry)	is_migration_entry(entry)
+
 /* Protection from being read is newer. */
 static inline bool userfaultfd_rwp(struct vm_area_struct *vma)
 {
@@ -50,6 +55,7 @@ static inline bool nuksm_use_promotes(struct folio *folio)
 
 #else
 
+#include <linux/leafops.h>
 #include "../page_alloc.h" /* drain_all_pages() */
 
 #define nuksm_break_ksm(vma, addr)				\

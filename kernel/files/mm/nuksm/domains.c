@@ -66,32 +66,55 @@ static u64 domain_of_group(struct mem_cgroup *memcg)
  * nuksm_domain_of - the merge domain that a process belongs to now
  * @mm: of the process
  *
- * It is that of its memory cgroup, of the nearest ancestor that was given one. Of a process
- * that is about to end, and has no owner any more, it is what it was.
+ * It is that of its memory cgroup, of the nearest ancestor that was given one.
  *
- * Return: the number of the domain.
+ * Return: the number of the domain; NUKSM_NO_DOMAIN where the last thread has ended, and
+ * NUKSM_UNBORN where a fork is not done, and its thread is in the first cgroup yet.
  */
 u64 nuksm_domain_of(struct mm_struct *mm)
 {
-	u64 domain = mm->nuksm_membership.domain;
+	u64 domain = NUKSM_NO_DOMAIN;
 	struct task_struct *owner;
-	struct mem_cgroup *memcg;
 
 	if (!READ_ONCE(nuksm_has_domains))
 		return NUKSM_SHARED_DOMAIN;
 	rcu_read_lock();
 	owner = rcu_dereference(mm->owner);
-	memcg = owner ? mem_cgroup_from_task(owner) : NULL;
-	if (memcg)
-		domain = domain_of_group(memcg);
+	/* Pairs with wake_up_new_task(), which follows the fork's entering its cgroup */
+	if (owner && smp_load_acquire(&owner->__state) & TASK_NEW)
+		domain = NUKSM_UNBORN;
+	else if (owner)
+		domain = domain_of_group(mem_cgroup_from_task(owner));
 	rcu_read_unlock();
 	return domain;
 }
 
+/**
+ * nuksm_forks_apart - are a process's merged pages copied when it forks?
+ * @mm: of the process
+ *
+ * As it has changed its domain, and may have pages of the one that it left: they would be
+ * with a child, and its children, for as long as there are forks.
+ *
+ * Return: whether they are.
+ */
+bool nuksm_forks_apart(struct mm_struct *mm)
+{
+	/* Written by ksmd, plainly: what it is just leaving, it has not left before */
+	struct nuksm_membership membership = data_race(mm->nuksm_membership);
+
+	return READ_ONCE(nuksm_has_domains) &&
+	       (membership.leaves || membership.domain != nuksm_domain_of(mm));
+}
+
 struct nuksm_outsiders {
 	u64 domain;
+	unsigned int areas;
 	bool found;
 };
+
+/* Areas that are looked at: more of them, and the page is left alone. */
+#define MOST_AREAS	1024
 
 static bool is_outsider(struct folio *folio, struct vm_area_struct *vma,
 			unsigned long addr, void *arg)
@@ -99,6 +122,10 @@ static bool is_outsider(struct folio *folio, struct vm_area_struct *vma,
 	DEFINE_FOLIO_VMA_WALK(pvmw, folio, vma, addr, 0);
 	struct nuksm_outsiders *outsiders = arg;
 
+	if (outsiders->areas++ == MOST_AREAS) {
+		outsiders->found = true;
+		return false;
+	}
 	if (nuksm_domain_of(vma->vm_mm) == outsiders->domain)
 		return true;
 	if (!page_vma_mapped_walk(&pvmw))
@@ -117,7 +144,7 @@ static bool is_outsider(struct folio *folio, struct vm_area_struct *vma,
  *
  * Context: the folio is locked.
  *
- * Return: whether it is.
+ * Return: whether it is, or may be: of a merged page that is filed nowhere nobody knows.
  */
 bool nuksm_has_outsiders(struct folio *folio, u64 domain)
 {
@@ -129,8 +156,20 @@ bool nuksm_has_outsiders(struct folio *folio, u64 domain)
 
 	if (!READ_ONCE(nuksm_has_domains) || folio_mapcount(folio) < 2)
 		return false;
+	if (folio_test_ksm(folio))
+		return true;
 	rmap_walk(folio, &rwc);
 	return outsiders.found;
+}
+
+/*
+ * Tenants are not to know who is kept apart from whom; nor is who got the file opened by
+ * somebody else.
+ */
+static bool may_know(struct seq_file *m)
+{
+	return !security_capable(m->file->f_cred, &init_user_ns, CAP_SYS_ADMIN,
+				 CAP_OPT_NOAUDIT);
 }
 
 /**
@@ -139,8 +178,7 @@ bool nuksm_has_outsiders(struct folio *folio, u64 domain)
  * @mm: of the process; the caller keeps it in use
  *
  * And the one that it belonged to before, as long as some of its pages may be merged
- * there. To those who may administer the machine: tenants are not to know who is kept apart
- * from whom.
+ * there. To those who may administer the machine.
  */
 void nuksm_show_domain(struct seq_file *m, struct mm_struct *mm)
 {
@@ -148,19 +186,21 @@ void nuksm_show_domain(struct seq_file *m, struct mm_struct *mm)
 	struct nuksm_membership membership = data_race(mm->nuksm_membership);
 	u64 domain = nuksm_domain_of(mm);
 
-	if (security_capable(m->file->f_cred, &init_user_ns, CAP_SYS_ADMIN, CAP_OPT_NOAUDIT))
+	if (!may_know(m) || domain >= NUKSM_NO_DOMAIN)
 		return;
 	seq_printf(m, "ksm_domain %llu\n", domain);
-	if (membership.known && membership.domain != domain)
-		seq_printf(m, "ksm_domain_left %llu\n", (u64)membership.domain);
-	else if (membership.leaves)
+	if (membership.leaves)
 		seq_printf(m, "ksm_domain_left %llu\n", (u64)membership.left);
+	else if (membership.known && membership.domain != domain)
+		seq_printf(m, "ksm_domain_left %llu\n", (u64)membership.domain);
 }
 
 static int domain_show(struct seq_file *m, void *unused)
 {
 	u32 asked = READ_ONCE(mem_cgroup_from_seq(m)->nuksm.asked);
 
+	if (!may_know(m))
+		return -EPERM;
 	if (asked == NUKSM_ASKED_NONE)
 		seq_puts(m, "inherit\n");
 	else if (asked == NUKSM_ASKED_OWN)
@@ -226,6 +266,8 @@ static ssize_t default_domain_store(struct kobject *kobj, struct kobj_attribute 
 {
 	bool own = sysfs_streq(buf, "own");
 
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
 	if (!own && !sysfs_streq(buf, "shared"))
 		return -EINVAL;
 	if (own && mem_cgroup_disabled())

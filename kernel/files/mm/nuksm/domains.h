@@ -5,10 +5,10 @@
  *
  * A page is filed under its process's domain, in either kind of tree, and found by
  * processes of that domain only. ksmd asks for a process's domain when it comes to it, once
- * in each scan. If it is another one, all that the process has in the unstable trees is
- * taken out first; what it has merged with those of the domain that it left is un-merged as
- * ksmd comes by, within the same scan: so sharing ends with the second scan after
- * a process was moved, at the latest.
+ * in each scan. If it is another one, this visit is for leaving: all that ksmd comes by is
+ * taken out of the unstable trees, or un-merged if it is merged with those of the domain
+ * that the process left, and nothing is filed. So sharing ends with the second scan after a
+ * process was moved, at the latest; and a fork in between gets copies.
  *
  * Included by mm/ksm.c, whose types are private to it. All of it runs under
  * ksm_thread_mutex.
@@ -18,21 +18,21 @@
 
 #ifdef CONFIG_NUKSM_DOMAINS
 
-/* In the visit that is going on, a page stayed with the domain that its process left. */
-static bool nuksm_stayed;
-
-/* Takes all that a process has in the unstable trees out of them. */
-static void nuksm_unfile(struct ksm_mm_slot *mm_slot)
-{
-	struct ksm_rmap_item *rmap_item;
-
-	for (rmap_item = mm_slot->rmap_list; rmap_item;
-	     rmap_item = rmap_item->rmap_list) {
-		if (rmap_item->address & UNSTABLE_FLAG)
-			remove_rmap_item_from_tree(rmap_item);
-		cond_resched();
-	}
-}
+/**
+ * struct nuksm_stay - how the visit that is going on is made
+ * @domain: in which the process may share
+ * @files: pages are merged and filed; else they are taken out of the trees
+ * @waits: merged pages stay: nobody knows yet where the process belongs
+ * @kept: one stayed that is merged in another domain, or may be
+ * @failed: there was no memory for a copy; the others wait for the next scan
+ */
+static struct nuksm_stay {
+	u64 domain;
+	bool files;
+	bool waits;
+	bool kept;
+	bool failed;
+} nuksm_stay;
 
 /* ksmd has come to a process, or goes on there: has it changed its domain? */
 static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
@@ -43,39 +43,84 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 	if (ksm_scan.address)
 		return;
 	domain = nuksm_domain_of(mm_slot->slot.mm);
-	ksm_scan.domain = domain;
-	nuksm_stayed = false;
-	if (domain == membership->domain && membership->known)
-		return;
-	if (domain != membership->domain) {
-		nuksm_unfile(mm_slot);
-		membership->left = membership->domain;
-		membership->leaves = membership->known;
+	/* Of a process that is new to ksmd nothing is filed */
+	if (!membership->known && domain < NUKSM_NO_DOMAIN) {
+		membership->domain = domain;
+		membership->known = true;
 	}
-	membership->domain = domain;
-	membership->known = true;
+	nuksm_stay = (struct nuksm_stay) {
+		.domain = domain,
+		.files = membership->known && domain == membership->domain,
+		.waits = domain == NUKSM_UNBORN,
+	};
+	ksm_scan.domain = domain;
+	if (nuksm_stay.files || nuksm_stay.waits || membership->leaves)
+		return;
+	membership->left = membership->domain;
+	membership->leaves = true;
 }
 
-/* ksmd has come by all pages of the process. */
+/* ksmd has come by all pages of the process: nothing is filed under the domain it left. */
 static void nuksm_end_visit(struct mm_struct *mm)
 {
-	if (mm->nuksm_membership.leaves && !nuksm_stayed)
-		mm->nuksm_membership.leaves = false;
+	struct nuksm_membership *membership = &mm->nuksm_membership;
+
+	if (nuksm_stay.waits)
+		return;
+	if (!nuksm_stay.kept)
+		membership->leaves = false;
+	if (!nuksm_stay.files && nuksm_stay.domain < NUKSM_NO_DOMAIN) {
+		membership->domain = nuksm_stay.domain;
+		membership->known = true;
+	}
+}
+
+/* The process has no mergeable memory any more, or all was un-merged. */
+static void nuksm_forget_domain(struct mm_struct *mm)
+{
+	mm->nuksm_membership.known = false;
+	mm->nuksm_membership.leaves = false;
 }
 
 /*
- * ksmd came by a page. If it is merged, in a domain that its process left, or in that of the
- * process it was forked from, the process gets one of its own.
+ * ksmd came by a page of whose process it does not know that it may be merged as things are,
+ * or that is merged in another domain than its process's. It gets out of the trees, the
+ * process gets a page of its own.
  */
 static bool nuksm_leaves_domain(const struct ksm_stable_node *stable_node,
 				struct ksm_rmap_item *rmap_item)
 {
-	if (!stable_node || stable_node->domain == nuksm_filed_domain(rmap_item->mm))
-		return false;
+	int err;
+
+	if (!stable_node || stable_node->domain == nuksm_stay.domain) {
+		if (!nuksm_stay.files && rmap_item->address & UNSTABLE_FLAG)
+			remove_rmap_item_from_tree(rmap_item);
+		return !nuksm_stay.files;
+	}
 	nuksm_window(NUKSM_WINDOW_DOMAIN);
-	if (nuksm_unshare(rmap_item, &nuksm_domain_unmerged))
-		nuksm_stayed = true;
+	if (nuksm_stay.waits)
+		return true;
+	err = nuksm_stay.failed ? -ENOMEM :
+				  nuksm_unshare(rmap_item, &nuksm_domain_unmerged);
+	if (err)
+		nuksm_stay.kept = true;
+	/* Each try at a full cgroup's limit takes long, and may end a process there */
+	if (err == -ENOMEM)
+		nuksm_stay.failed = true;
 	return true;
+}
+
+/* Is there something to be done about all pages, whatever they are? */
+static bool nuksm_is_leaving(void)
+{
+	return !nuksm_stay.files;
+}
+
+/* A mapping is not there now. One of a page that is being moved comes back. */
+static void nuksm_pass_absent(pte_t pte)
+{
+	if (!pte_none(pte) && softleaf_is_migration(softleaf_from_pte(pte)))
+		nuksm_stay.kept = true;
 }
 
 /*
@@ -99,10 +144,23 @@ static inline void nuksm_end_visit(struct mm_struct *mm)
 {
 }
 
+static inline void nuksm_forget_domain(struct mm_struct *mm)
+{
+}
+
 static inline bool nuksm_leaves_domain(const struct ksm_stable_node *stable_node,
 				       struct ksm_rmap_item *rmap_item)
 {
 	return false;
+}
+
+static inline bool nuksm_is_leaving(void)
+{
+	return false;
+}
+
+static inline void nuksm_pass_absent(pte_t pte)
+{
 }
 
 static inline bool nuksm_may_share(const struct ksm_stable_node *stable_node,

@@ -263,6 +263,13 @@ enum nuksm_asked_domain {
 	NUKSM_ASKED_NUMBER,
 };
 
+/*
+ * Numbers that no domain has: that of a process whose last thread has ended, though others
+ * hold its memory, and that of one that is being forked.
+ */
+#define NUKSM_NO_DOMAIN		(BIT_ULL(NUKSM_DOMAIN_BITS) - 2)
+#define NUKSM_UNBORN		(BIT_ULL(NUKSM_DOMAIN_BITS) - 1)
+
 /* Mappings un-merged, as their pages were another domain's; counted under ksm_thread_mutex */
 extern unsigned long nuksm_domain_unmerged;
 

@@ -159,7 +159,7 @@ static bool nuksm_passes(struct vm_area_struct *vma, unsigned long addr,
 	struct folio *folio = page_folio(page);
 
 	if (!rmap_item || (rmap_item->address & PAGE_MASK) != addr || touched ||
-	    nuksm_passed >= nuksm_may_pass ||
+	    nuksm_passed >= nuksm_may_pass || nuksm_is_leaving() ||
 	    (nuksm_passed >= NUKSM_MOST_PASSED_BY_GUESTS &&
 	     mm_has_notifiers(vma->vm_mm)))
 		return false;

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Memory of processes in no cgroup yet, or in none any more, joins no domain."""
+
+import ctypes
+import mmap
+import os
+import signal
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import domains, stress, wait
+from nuksmlab.area import equal_to
+from nuksmlab.domains import Group, group
+from nuksmlab.ksm import Ksm
+from nuksmlab.tenant import StartTenant, Tenant
+
+MIB = 1
+PAGES = MIB * 256
+SCANS = 3
+CLONE_PIDFD = 0x1000
+SYS_PREAD64, SYS_USERFAULTFD, SYS_CLONE3 = 17, 323, 435
+UFFD_API, MODE_MISSING = 0xAA, 1
+UFFDIO_API, UFFDIO_REGISTER = 0xC018AA3F, 0xC020AA00
+
+pytestmark = pytest.mark.skipif(
+    not domains.exist() or not Path("/sys/devices/system/node").exists(),
+    reason="this kernel has no merge domains, or no nodes",
+)
+
+
+def syscall(number: int, *arguments: int) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    done = libc.syscall(number, *(ctypes.c_ulong(word) for word in arguments))
+    return int(done)
+
+
+def address_of(area: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(area))
+
+
+def never_there() -> int:
+    """The address of a page: whoever touches it waits until he is killed."""
+    page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE)
+    uffd = syscall(SYS_USERFAULTFD, os.O_CLOEXEC)
+    assert uffd >= 0
+    ioctl(uffd, UFFDIO_API, struct.pack("3Q", UFFD_API, 0, 0))
+    address = address_of(page)
+    ioctl(
+        uffd,
+        UFFDIO_REGISTER,
+        struct.pack("4Q", address, mmap.PAGESIZE, MODE_MISSING, 0),
+    )
+    pages.append(page)
+    return address
+
+
+pages: list[mmap.mmap] = []  # as long as this process is there
+
+
+@contextmanager
+def forked(work: Callable[[], object]) -> Iterator[int]:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(1)
+    try:
+        yield pid
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def wait_in(pid: int, number: int) -> None:
+    """Until the process sleeps in this system call."""
+
+    def is_there() -> bool:
+        words = Path(f"/proc/{pid}/syscall").read_text().split()
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return words[0] == str(number) and state in "SD"
+
+    wait.until(is_there, lambda: Path(f"/proc/{pid}/syscall").read_text())
+
+
+@pytest.fixture
+def stranger() -> Iterator[Group]:
+    """A cgroup in a domain of its own."""
+    stress.account_memory()
+    with group("stranger") as stranger:
+        stranger.give(5)
+        yield stranger
+
+
+@pytest.fixture
+def tenants(ksm: Ksm, start: StartTenant) -> Iterator[list[Tenant]]:
+    """Two in the shared domain, merged; ksmd rests."""
+    tenants = [start(name, mib=MIB) for name in ("left", "right")]
+    ksm.merge(2 * PAGES)
+    ksm.rest()
+    yield tenants
+    assert all(tenant.bad_pages() == 0 for tenant in tenants)
+
+
+def test_a_child_that_is_being_forked_shares_with_nobody(
+    ksm: Ksm, stranger: Group, tenants: list[Tenant]
+) -> None:
+    """Its thread is in the first cgroup until the fork is done."""
+    ready, told = os.pipe()
+    go, tell = os.pipe()
+
+    def fork_for_ever() -> None:
+        area = equal_to(tenants[0])
+        pidfd = never_there()
+        arguments = (ctypes.c_uint64 * 8)(CLONE_PIDFD, pidfd, 0, 0, signal.SIGCHLD)
+        os.write(told, b".")
+        os.read(go, 1)
+        syscall(SYS_CLONE3, ctypes.addressof(arguments), ctypes.sizeof(arguments))
+        area.close()
+
+    with forked(fork_for_ever) as pid:
+        os.read(ready, 1)
+        stranger.take(pid)
+        os.write(tell, b".")
+        wait_in(pid, SYS_CLONE3)
+        before = ksm.read("pages_sharing")
+        for _ in range(SCANS):
+            ksm.scan_once()
+        assert ksm.read("pages_sharing") == before
+
+
+def test_memory_whose_last_thread_has_ended_shares_with_nobody(
+    ksm: Ksm, stranger: Group, tenants: list[Tenant]
+) -> None:
+    """Somebody reads it, for ever; ksmd has never seen it in its domain."""
+    with ExitStack() as stack:
+        ready, told = os.pipe()
+
+        def fill() -> None:
+            area = equal_to(tenants[0])
+            os.write(told, struct.pack("Q", address_of(area)))
+            signal.pause()
+
+        victim = os.fork()
+        if victim == 0:
+            fill()
+        (address,) = struct.unpack("Q", os.read(ready, 8))
+        stranger.take(victim)
+
+        def read_for_ever() -> None:
+            memory = os.open(f"/proc/{victim}/mem", os.O_RDONLY)
+            syscall(SYS_PREAD64, memory, never_there(), 8, address)
+
+        reader = stack.enter_context(forked(read_for_ever))
+        wait_in(reader, SYS_PREAD64)
+        os.kill(victim, signal.SIGKILL)
+        os.waitpid(victim, 0)
+        before = ksm.read("pages_sharing")
+        for _ in range(SCANS):
+            ksm.scan_once()
+        assert ksm.read("pages_sharing") == before
