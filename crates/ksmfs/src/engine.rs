@@ -58,6 +58,8 @@ pub struct Engine {
     pub replicas_refused: Option<u64>,
     /// To be hot enough, a page has to be used within so many milliseconds; 0: within a look.
     pub replica_glance_ms: Option<u64>,
+    /// Pages un-merged since their process left the merge domain that they were merged in.
+    pub domain_unmerged: Option<u64>,
     /// Levels of a tree passed by comparing two checksums.
     pub checksum_compares: Option<u64>,
     /// Levels of a tree at which two pages were compared.
@@ -111,6 +113,7 @@ impl Engine {
             replicas_folded: number("replicas_folded")?,
             replicas_refused: number("replicas_refused")?,
             replica_glance_ms: number("replica_glance_ms")?,
+            domain_unmerged: number("domain_unmerged")?,
             checksum_compares: number("checksum_compares")?,
             content_compares: number("content_compares")?,
             compared_bytes: number("compared_bytes")?,
@@ -295,6 +298,7 @@ mod tests {
             ("replicas_folded", "32\n"),
             ("replicas_refused", "33\n"),
             ("replica_glance_ms", "8\n"),
+            ("domain_unmerged", "34\n"),
             ("checksum_compares", "17\n"),
             ("content_compares", "18\n"),
             ("compared_bytes", "19\n"),
@@ -314,6 +318,7 @@ mod tests {
             "used_local": 28, "used_remote": 29,
             "replica_percent": 10, "replicas_by_node": {"1": 30},
             "replicas_made": 31, "replicas_folded": 32, "replicas_refused": 33, "replica_glance_ms": 8,
+            "domain_unmerged": 34,
             "checksum_compares": 17, "content_compares": 18, "compared_bytes": 19,
             "collisions": 20, "replaced": 21, "summed": 24, "last_scan_ms": 22, "last_scan_cpu_ms": 23,
         });

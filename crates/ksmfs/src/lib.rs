@@ -102,6 +102,10 @@ pub struct ProcessKsm {
     pub merged_local: Option<u64>,
     /// Those on another node.
     pub merged_remote: Option<u64>,
+    /// The merge domain it belongs to; only who may administer the machine is told.
+    pub domain: Option<u64>,
+    /// One that it left, and in which some of its pages may still be merged.
+    pub domain_left: Option<u64>,
 }
 
 impl ProcessKsm {
@@ -121,6 +125,8 @@ impl ProcessKsm {
                 "ksm_merging_pages" => &mut stat.merging_pages,
                 "ksm_merged_local" => &mut stat.merged_local,
                 "ksm_merged_remote" => &mut stat.merged_remote,
+                "ksm_domain" => &mut stat.domain,
+                "ksm_domain_left" => &mut stat.domain_left,
                 _ => continue,
             };
             let number = value.trim().parse().map_err(|_| root.malformed(&path, "a number", line))?;
@@ -215,9 +221,13 @@ mod tests {
         let (_dir, root) = root(&[
             ("proc/7/ksm_stat", "ksm_merging_pages 8\nksm_merged_local 0\nksm_merged_remote 8\n"),
             ("proc/8/ksm_stat", "ksm_merging_pages 8\nksm_merged_local -1\n"),
+            ("proc/9/ksm_stat", "ksm_merging_pages 8\nksm_domain 4294967296\nksm_domain_left 0\n"),
         ]);
+        let stat = ProcessKsm::read(&root, 9).unwrap();
+        assert_eq!((stat.domain, stat.domain_left), (Some(1 << 32), Some(0)));
         let stat = ProcessKsm::read(&root, 7).unwrap();
         assert_eq!((stat.merged_local, stat.merged_remote), (Some(0), Some(8)));
+        assert_eq!((stat.domain, stat.domain_left), (None, None), "this user may not know");
         assert!(ProcessKsm::read(&root, 8).unwrap_err().to_string().contains("ksm_merged_local -1"));
     }
 }

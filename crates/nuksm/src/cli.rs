@@ -7,8 +7,8 @@ mod generated;
 mod manual;
 
 use crate::commands::{
-    doctor, engine, estimate, exec, generate, place, record, report, serve, sharing, status, top, tune,
-    unmerge,
+    doctor, domain, engine, estimate, exec, generate, place, record, report, serve, sharing, status, top,
+    tune, unmerge,
 };
 use clap::{Parser, Subcommand};
 
@@ -46,6 +46,7 @@ pub enum Command {
     Tune(tune::TuneArgs),
     Serve(serve::ServeArgs),
     Engine(engine::EngineArgs),
+    Domain(domain::DomainArgs),
     Estimate(estimate::EstimateArgs),
     Exec(exec::ExecArgs),
     Top(top::TopArgs),

@@ -8,8 +8,8 @@ mod shared;
 use clap::{CommandFactory, Parser};
 use cli::{Cli, Command};
 use commands::{
-    doctor, engine, estimate, exec, generate, place, record, report, serve, sharing, status, top, tune,
-    unmerge,
+    doctor, domain, engine, estimate, exec, generate, place, record, report, serve, sharing, status, top,
+    tune, unmerge,
 };
 use log::{LevelFilter, error};
 use shared::{logging, output};
@@ -42,6 +42,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => serve::run(&root, &args),
         Command::Tune(args) => tune::run(&root, &args),
         Command::Engine(args) => engine::run(&root, &args),
+        Command::Domain(args) => domain::run(&root, &args),
         Command::Estimate(args) => estimate::run(&root, &args),
         Command::Exec(args) => exec::run(&args),
         Command::Top(args) => top::run(&root, &args),

@@ -8,14 +8,18 @@
 //! it is in the sample changes little.
 
 mod contents;
+mod domains;
 mod figure;
 mod replicas;
+mod tenant;
 #[cfg(test)]
 mod tests;
 
 pub use contents::{Contents, Record};
+pub use domains::{Domain, Partition, partition};
 pub use figure::{Figure, Sum};
 pub use replicas::{Budget, Kept, Replicas, Uses, replicas};
+pub use tenant::{Settings, Tenant};
 
 use crate::{Policy, Sharer, node_shares};
 use std::collections::{BTreeMap, HashMap};
@@ -23,30 +27,6 @@ use std::collections::{BTreeMap, HashMap};
 /// Bytes of KSM's record of a page it tracks (`struct ksm_rmap_item` of 64-bit
 /// kernels with NUMA), as `general_profit` counts them.
 const RMAP_ITEM_BYTES: u64 = 64;
-
-/// A tenant whose pages were looked at.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tenant {
-    /// The node it belongs to; `None` when nobody knows.
-    pub node: Option<u32>,
-    /// Nice value.
-    pub nice: i32,
-    /// Pages that are not all zeroes.
-    pub pages: u64,
-    /// Pages that are.
-    pub zero_pages: u64,
-}
-
-/// The settings of KSM that matter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// Places that may use one merged page.
-    pub max_page_sharing: u64,
-    /// Do pages of zeroes become the kernel's zero page?
-    pub use_zero_pages: bool,
-    /// Bytes of a page.
-    pub page_size: u64,
-}
 
 /// What merging would do.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `nuksm doctor`: why nothing merges or moves here.
 
+use crate::shared::domains;
 use crate::shared::memcg;
 use crate::shared::output;
 use crate::shared::privilege;
-use crate::shared::tenants::{self, Found};
+use crate::shared::tenants::{self, Found, Tenant};
 use crate::shared::yama;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -13,7 +14,7 @@ use nuksm_numafs::Topology;
 use nuksm_pagemap::KpageFlags;
 use nuksm_sysroot::Root;
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 /// Find out why nothing merges or moves here, and what to do about it.
@@ -103,6 +104,7 @@ fn examine(root: &Root) -> Result<Vec<Finding>> {
     findings.extend(reading(root)?);
     findings.extend(nodes(&machine));
     findings.extend(registered(root, &ksm, &machine)?);
+    findings.extend(strangers(root, &machine)?);
     findings.extend(huge_pages(root)?);
     findings.extend(ksm_flag(root)?);
     Ok(findings)
@@ -229,6 +231,50 @@ fn nearly_full_cgroups(root: &Root, pid: u32) -> Result<Vec<String>> {
     Ok(full)
 }
 
+/// Do tenants of several users share with each other? Each can find out what the others
+/// have in memory.
+fn strangers(root: &Root, machine: &Topology) -> Result<Option<Finding>> {
+    let mut owners = BTreeMap::<Option<u64>, BTreeSet<String>>::new();
+    for tenant in tenants::find(root, machine, &|| false)?.tenants {
+        if let Some(owner) = owner(root, &tenant)? {
+            owners.entry(tenant.ksm.domain).or_default().insert(owner);
+        }
+    }
+    let Some(together) = owners.into_values().filter(|owners| owners.len() > 1).max_by_key(BTreeSet::len)
+    else {
+        return Ok(None);
+    };
+    let some: Vec<&str> = together.iter().take(3).map(String::as_str).collect();
+    let more = if together.len() > some.len() { ", …" } else { "" };
+    let what = format!(
+        "{} users and guests may share pages ({}{more}): by the time of a write each can tell what another has \
+         in memory",
+        together.len(),
+        some.join(", ")
+    );
+    let remedy = if nuksm_cgroupfs::Default::read(root)?.is_some() {
+        "nothing to do if they trust each other; else put them into merge domains: nuksm domain --help"
+            .to_owned()
+    } else {
+        format!(
+            "nothing to do if they trust each other; this kernel has no merge domains: {}",
+            domains::INSTEAD
+        )
+    };
+    Ok(Some(note(what, remedy)))
+}
+
+/// Whose a tenant is, if not the system's own: the guest, or else the user.
+fn owner(root: &Root, tenant: &Tenant) -> Result<Option<String>> {
+    if tenant.cgroup.contains("machine-qemu") || tenant.cgroup.contains("/qemu.slice/") {
+        return Ok(Some(format!("guest {} with pid {}", tenant.name, tenant.pid)));
+    }
+    let status = root.text(format!("proc/{}/status", tenant.task))?.unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let user = line.and_then(|line| line.split_whitespace().next()?.parse::<u32>().ok());
+    Ok(user.filter(|user| *user != 0).map(|user| format!("user {user}")))
+}
+
 /// ksmd splits huge pages to merge their parts; khugepaged makes new ones of
 /// areas in which some pages are merged, each with a copy of its own again.
 fn huge_pages(root: &Root) -> Result<Option<Finding>> {
@@ -314,6 +360,44 @@ mod tests {
         let mut single = machine;
         single.nodes[1].total_bytes = 0;
         assert_eq!(severities(&nodes(&single)), [Severity::Problem]);
+    }
+
+    #[test]
+    fn tenants_of_several_users_are_told_of_domains_or_what_to_do_without() {
+        let stat =
+            |pid: u32| format!("{pid} (t) S {} 0 {}", vec!["0"; 15].join(" "), vec!["1"; 30].join(" "));
+        let found = |users: &[(&str, u64)], has_domains: bool| {
+            let mut files = Vec::new();
+            for (pid, (user, domain)) in (7..).zip(users) {
+                let domain = if has_domains { format!("ksm_domain {domain}\n") } else { String::new() };
+                files.push((format!("proc/{pid}/ksm_stat"), format!("ksm_rmap_items 5\n{domain}")));
+                files.push((format!("proc/{pid}/stat"), stat(pid)));
+                let guest = user.strip_prefix("guest");
+                let cgroup =
+                    guest.map_or("/a".to_owned(), |n| format!("/machine.slice/machine-qemu\\x2d{n}.scope"));
+                files.push((format!("proc/{pid}/cgroup"), format!("0::{cgroup}\n")));
+                let user = if guest.is_some() { "64055" } else { user };
+                files.push((format!("proc/{pid}/status"), format!("Uid:\t{user}\t{user}\t{user}\t{user}\n")));
+            }
+            if has_domains {
+                files.push(("sys/kernel/mm/ksm/default_domain".into(), "[shared] own\n".into()));
+            }
+            let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (&**name, &**text)).collect();
+            let (_dir, root) = tree(&files);
+            strangers(&root, &Topology::default()).unwrap()
+        };
+        assert_eq!(
+            found(&[("1000", 0), ("1000", 0), ("0", 0)], true),
+            None,
+            "one user, and the system's own"
+        );
+        assert_eq!(found(&[("1000", 1), ("1001", 2)], true), None, "they are in domains");
+        let two = found(&[("1000", 1), ("1001", 1)], true).unwrap();
+        assert!(two.what.starts_with("2 users and guests may share pages (user 1000, user 1001)"), "{two:?}");
+        assert!(two.remedy.unwrap().contains("nuksm domain --help"));
+        let guests = found(&[("guest1", 0), ("guest2", 0)], false).unwrap();
+        assert_eq!(guests.severity, Severity::Note);
+        assert!(guests.remedy.unwrap().contains("<nosharepages/>"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! does with them. No command knows of another; what they share is in `shared`.
 
 pub mod doctor;
+pub mod domain;
 pub mod engine;
 pub mod estimate;
 pub mod exec;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `nuksm sharing`: who shares with whom.
 
+use crate::shared::domains::Border;
 use crate::shared::output::{self, Table, known, percent};
 use crate::shared::pairs::Sharing;
 use crate::shared::privilege;
@@ -35,6 +36,9 @@ struct Report {
     nodes: Vec<NodeRow>,
     /// Merged pages by the number of nodes whose tenants use them.
     pages_by_node_count: BTreeMap<usize, u64>,
+    /// What crosses borders of merge domains; `None` where there are none, or they are not
+    /// to be known.
+    border: Option<Border>,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,6 +46,8 @@ struct TenantRow {
     pid: u32,
     name: String,
     node: Option<u32>,
+    /// Its merge domain; `None` as for `border`.
+    domain: Option<u64>,
     /// Distinct merged pages it uses.
     pages: u64,
     /// Those, by the node they are on, where that is known.
@@ -78,6 +84,7 @@ impl Report {
             pid: tenant.pid,
             name: tenant.name.clone(),
             node: tenant.node,
+            domain: tenant.ksm.domain,
             pages,
             pages_on_node,
         });
@@ -111,6 +118,7 @@ impl Report {
             pairs: Sharing::new(view),
             nodes: nodes.collect(),
             pages_by_node_count,
+            border: view.tenants.iter().any(|tenant| tenant.ksm.domain.is_some()).then(|| Border::new(view)),
             tenants: tenants.collect(),
         }
     }
@@ -128,6 +136,17 @@ impl Report {
                 self.pages_of_unknown_node,
                 percent(self.pages_of_unknown_node, self.merged_pages)
             );
+        }
+        if let Some(Border { leaving_pages, crossing_pages }) = self.border {
+            text += &format!(
+                "  used from several merge domains: {crossing_pages}{}\n",
+                if crossing_pages == 0 { "" } else { ": THERE SHOULD BE NONE" }
+            );
+            if leaving_pages > 0 {
+                text += &format!(
+                    "  used from several by who is leaving one: {leaving_pages}, for two scans at most\n"
+                );
+            }
         }
         if self.merged_pages == 0 {
             text += "  (none yet: `nuksm doctor` says why)\n";
@@ -261,6 +280,23 @@ Merged pages by tenant: where they are, and shared with whom
   t12      12        1      1          0          1        1        0        -
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn that_nothing_crosses_borders_is_said_where_there_are_any() {
+        let mut view = crate::shared::view::tests::view();
+        for tenant in &mut view.tenants {
+            tenant.ksm.domain = Some(7);
+        }
+        let text = Report::new(&view).text();
+        assert!(text.contains("  used from several merge domains: 0\n"), "{text}");
+        view.tenants[0].ksm.domain = Some(8);
+        let text = Report::new(&view).text();
+        assert!(text.contains("  used from several merge domains: 3: THERE SHOULD BE NONE\n"), "{text}");
+        view.tenants[0].ksm.domain_left = Some(7);
+        let report = Report::new(&view);
+        assert!(report.text().contains("by who is leaving one: 3,"), "{}", report.text());
+        assert_eq!(serde_json::to_value(&report).unwrap()["tenants"][0]["domain"], 8);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What several commands need. Nothing here knows of a command.
 
+pub mod config;
 pub mod cost;
+pub mod domains;
 pub mod load;
 pub mod lock;
 pub mod logging;

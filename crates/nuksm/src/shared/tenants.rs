@@ -230,7 +230,7 @@ fn is_qemu(root: &Root, task: u32) -> bool {
 }
 
 /// The path of the cgroup (version 2) of a task.
-fn cgroup(root: &Root, task: u32) -> nuksm_sysroot::Result<String> {
+pub fn cgroup(root: &Root, task: u32) -> nuksm_sysroot::Result<String> {
     let text = root.text(format!("proc/{task}/cgroup"))?.unwrap_or_default();
     Ok(text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default().to_owned())
 }

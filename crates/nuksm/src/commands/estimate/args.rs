@@ -27,7 +27,7 @@ use std::str::FromStr;
 /// several hosts as if all ran on one.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  nuksm estimate\n  nuksm estimate --pid 4711 --pid 4712 --json\n  nuksm estimate web.core@0 db.core@1 --dump host1.parquet"
+    after_help = "Examples:\n  nuksm estimate\n  nuksm estimate --pid 4711 --pid 4712 --json\n  nuksm estimate --all --domains=/etc/nuksm.toml\n  nuksm estimate web.core@0 db.core@1 --dump host1.parquet"
 )]
 pub struct EstimateArgs {
     /// Raw memory images, ELF cores, or files that --dump wrote; @NODE says to
@@ -61,6 +61,12 @@ pub struct EstimateArgs {
         conflicts_with = "files"
     )]
     pub replicas: Option<Percents>,
+    /// Say what is saved where tenants are in merge domains, and what borders cost: as the
+    /// rules in section [domains] of FILE want it, or, with no FILE, as it is now.
+    ///
+    /// With a FILE any kernel will do: so a partition has a price before it is rolled out.
+    #[arg(long, value_name = "FILE.toml", num_args = 0..=1, default_missing_value = "", require_equals = true, conflicts_with = "files")]
+    pub domains: Option<Borders>,
     /// Write the fingerprints of all pages looked at, sampled or not, to FILE.
     #[arg(long, value_name = "FILE.parquet")]
     pub dump: Option<PathBuf>,
@@ -101,6 +107,23 @@ impl FromStr for Sample {
             Some(parts) if parts.is_power_of_two() => Ok(Self(parts.trailing_zeros())),
             _ => Err(format!("{text:?} is no sample: write 1/N with a power of two (1/16)")),
         }
+    }
+}
+
+/// Who says which merge domain a tenant is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Borders {
+    /// The kernel, of how it is now.
+    Now,
+    /// The rules in this file.
+    Rules(PathBuf),
+}
+
+impl FromStr for Borders {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(if text.is_empty() { Self::Now } else { Self::Rules(text.into()) })
     }
 }
 
@@ -150,6 +173,9 @@ pub mod tests {
         assert_eq!((budgets("--pid 7"), budgets("--replicas 3 --pid 7")), (None, Some(vec![3])));
         assert_eq!(budgets("--replicas --pid 7"), Some(vec![2, 5, 10, 20]));
         assert!(Line::try_parse_from(["estimate", "--replicas", "5", "web.core"]).is_err());
+        let domains = |line| args(line).domains;
+        assert_eq!((domains(""), domains("--domains --pid 7")), (None, Some(Borders::Now)));
+        assert_eq!(domains("--domains=a.toml"), Some(Borders::Rules("a.toml".into())));
         let file = |text: &str| text.parse::<FileArg>().unwrap();
         assert_eq!(file("web.core@1"), FileArg { path: "web.core".into(), node: Some(1) });
         assert_eq!(file("a@b.core"), FileArg { path: "a@b.core".into(), node: None });

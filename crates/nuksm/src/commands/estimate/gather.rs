@@ -5,6 +5,7 @@ use super::args::EstimateArgs;
 use super::inputs::{Candidate, Input};
 use super::progress::Progress;
 use super::uses::{self, Used, Watched};
+use super::wanted::Wanted;
 use crate::shared::privilege;
 use crate::shared::stop::Stop;
 use crate::shared::tenants;
@@ -18,6 +19,8 @@ use std::time::Duration;
 pub struct Gathered {
     /// Whose memory it is, and the process, in the order of `tenants`.
     pub labels: Vec<(Label, Option<u32>)>,
+    /// Their merge domains, if those were asked for; one for each of `tenants`.
+    pub domains: Option<Vec<String>>,
     /// Their pages, counted.
     pub tenants: Vec<Tenant>,
     /// Contents of pages that are not all zeroes.
@@ -82,6 +85,7 @@ impl Memory {
 
 /// Reads `inputs`; `None` when interrupted.
 pub fn gather(root: &Root, args: &EstimateArgs, inputs: Vec<Input>, stop: &Stop) -> Result<Option<Gathered>> {
+    let mut wanted = args.domains.as_ref().map(|borders| Wanted::new(root, borders)).transpose()?;
     let processes_only = inputs.iter().all(|input| matches!(input, Input::Process(_)));
     let frames_known = processes_only && privilege::missing(root, false)?.is_empty();
     let dump = args.dump.as_deref().map(TableWriter::create).transpose()?;
@@ -99,7 +103,18 @@ pub fn gather(root: &Root, args: &EstimateArgs, inputs: Vec<Input>, stop: &Stop)
     };
     for input in inputs {
         let goes_on = match input {
-            Input::Process(candidate) => reading.process(candidate)?,
+            Input::Process(candidate) => {
+                let domain = wanted.as_mut().map(|wanted| wanted.domain(&candidate)).transpose()?;
+                let before = reading.gathered.tenants.len();
+                let goes_on = reading.process(candidate)?;
+                // Unless it was gone by now.
+                let is_there = reading.gathered.tenants.len() > before;
+                if let (Some(domains), Some(domain), true) = (&mut reading.gathered.domains, domain, is_there)
+                {
+                    domains.push(domain);
+                }
+                goes_on
+            }
             Input::File { label, memory } => reading.memory(label, None, Memory::File(memory))?,
             Input::Table(table) => reading.table(table)?,
         };
@@ -207,6 +222,7 @@ impl Gathered {
         let for_use = if used.is_some() { frames } else { 0 };
         Self {
             labels: Vec::new(),
+            domains: args.domains.as_ref().map(|_| Vec::new()),
             tenants: Vec::new(),
             contents: Contents::new(args.memory.0 - frames - for_use, args.sample.0),
             frames: Contents::new(frames, args.sample.0),

@@ -33,6 +33,8 @@ pub struct Candidate {
     pub pid: u32,
     /// By which its memory is to be seen.
     pub task: u32,
+    /// Its cgroup (version 2), a path from the root; empty when it has none.
+    pub cgroup: String,
     /// Roughly how many pages that is.
     pages: u64,
     /// Somebody asked for this one: without it there is no report.
@@ -185,10 +187,10 @@ fn candidate(root: &Root, pid: u32, least_kib: u64, machine: &Topology) -> Resul
     let node = home_node(root, pid, machine)?.and_then(|node| machine.memory_node(node));
     // A kernel without NUMA has one node, and no directory for it.
     let node = if machine.nodes.is_empty() { Some(0) } else { node };
-    let tenant = tenants::name(root, task, &stat)?;
+    let (tenant, cgroup) = (tenants::name(root, task, &stat)?, tenants::cgroup(root, task)?);
     let label = Label { tenant, source: format!("pid {pid}"), node, nice: stat.nice };
     let pages = (anonymous_kib << 10) / nuksm_pagemap::page_size();
-    Ok(Some(Candidate { label, pid, task, pages, is_named: false }))
+    Ok(Some(Candidate { label, pid, task, cgroup, pages, is_named: false }))
 }
 
 fn open_file(path: &Path, node: Option<u32>) -> Result<Input> {

@@ -8,6 +8,7 @@ mod progress;
 mod report;
 mod text;
 mod uses;
+mod wanted;
 
 pub use args::EstimateArgs;
 

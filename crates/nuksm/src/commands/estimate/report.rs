@@ -7,6 +7,7 @@ use nuksm_model::estimate::{
     self, Budget, Figure, Forecast, Kept, RemoteShares, Saving, Settings, Tenant, Uses,
 };
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// What merging would save, and where the merged pages would be.
 #[derive(Debug, Serialize)]
@@ -21,6 +22,8 @@ pub struct Report {
     pub tenants: Vec<TenantRow>,
     /// Each two tenants that have anything in common, most first.
     pub pairs: Vec<PairRow>,
+    /// What merge domains would leave, and cost; `None` unless asked for.
+    pub domains: Option<Borders>,
     /// What replicas would buy; `None` unless asked for, or when it is unknown.
     pub replicas: Option<Replicas>,
     pub notes: Vec<String>,
@@ -87,6 +90,55 @@ pub struct PairRow {
     pub names: [String; 2],
     /// Merged pages that both would use.
     pub pages: Count,
+}
+
+/// What merge domains leave of the saving, and cost.
+#[derive(Debug, Serialize)]
+pub struct Borders {
+    /// Pages that merging saves in all of them; zero pages stand apart.
+    pub saved_pages: Count,
+    /// Pages that it would save besides in one domain.
+    pub border_pages: Count,
+    /// Pages of zeroes, likewise.
+    pub border_zero_pages: u64,
+    /// By name.
+    pub domains: Vec<DomainRow>,
+}
+
+/// One of them.
+#[derive(Debug, Serialize)]
+pub struct DomainRow {
+    /// Its name, or the cgroup whose own it is.
+    pub name: String,
+    pub tenants: usize,
+    /// Pages that are not all zeroes.
+    pub pages: u64,
+    pub saved_pages: Count,
+}
+
+impl Borders {
+    /// `names` has one for each of `tenants`.
+    pub fn new(names: &[String], contents: Kept, tenants: &[Tenant], settings: Settings) -> Self {
+        let mut numbers: BTreeMap<&str, usize> = names.iter().map(|name| (name.as_str(), 0)).collect();
+        for (number, (_, place)) in numbers.iter_mut().enumerate() {
+            *place = number;
+        }
+        let domain_of: Vec<usize> = names.iter().map(|name| numbers[name.as_str()]).collect();
+        let (records, rate) = contents;
+        let found = estimate::partition(records, rate, tenants, &domain_of, settings);
+        let row = |(name, domain): (&&str, estimate::Domain)| DomainRow {
+            name: (*name).to_owned(),
+            tenants: domain.tenants,
+            pages: domain.pages,
+            saved_pages: domain.saved_pages.into(),
+        };
+        Self {
+            saved_pages: found.saved_pages.into(),
+            border_pages: found.border_pages.into(),
+            border_zero_pages: found.border_zero_pages,
+            domains: numbers.keys().zip(found.domains).map(row).collect(),
+        }
+    }
 }
 
 /// With `merge_across_nodes` 1, on a kernel with the engine.
@@ -174,8 +226,9 @@ impl Count {
 
 impl Report {
     pub fn new(gathered: Gathered, settings: Settings, mut notes: Vec<String>) -> Self {
-        let Gathered { labels, tenants, contents, frames, used, .. } = gathered;
+        let Gathered { labels, domains, tenants, contents, frames, used, .. } = gathered;
         let (records, rate) = contents.finish();
+        let domains = domains.map(|names| Borders::new(&names, (&records, rate), &tenants, settings));
         let forecast = estimate::forecast(&records, rate, &tenants, settings);
         let replicas = used.and_then(|used| Replicas::new(used, (&records, rate), &tenants, settings));
         drop(records);
@@ -228,6 +281,7 @@ impl Report {
             },
             tenants: rows,
             pairs,
+            domains,
             replicas,
             notes,
         }

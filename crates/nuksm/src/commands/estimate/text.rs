@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The report for people.
 
-use super::report::{BudgetRow, Count, Remote, Replicas, Report, SavingRow, TenantRow};
+use super::report::{Borders, BudgetRow, Count, DomainRow, Remote, Replicas, Report, SavingRow, TenantRow};
 use crate::shared::output::{Table, bytes, known};
 use nuksm_model::estimate::Figure;
 
@@ -55,6 +55,7 @@ pub fn text(report: &Report) -> String {
         text += &remote(shown);
         text += &more;
     }
+    text += &report.domains.as_ref().map(|of| borders(of, report.page_size)).unwrap_or_default();
     text += &report.replicas.as_ref().map(replicas).unwrap_or_default();
     text += &pairs(report);
     if totals.vanished_pages > 0 {
@@ -99,6 +100,38 @@ fn remote(tenants: &[&TenantRow]) -> String {
     }
     text += &table.render();
     text += "  first: the kernel leaves it to the order of its scan; within nodes all of it is local\n";
+    text
+}
+
+fn borders(borders: &Borders, page_size: u64) -> String {
+    let mut text =
+        String::from("\nSaved where tenants of different merge domains never share (across nodes)\n");
+    let mut table = Table::new(1, ["domain", "tenants", "pages", "saved"]);
+    let mut rows: Vec<&DomainRow> = borders.domains.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.saved_pages.value));
+    let memory = |pages| amount(scaled(pages, page_size));
+    for row in rows.iter().take(ROWS) {
+        table.row([
+            row.name.clone(),
+            row.tenants.to_string(),
+            row.pages.to_string(),
+            memory(row.saved_pages),
+        ]);
+    }
+    let mut sum = |name: &str, pages| {
+        table.row([name.to_owned(), String::new(), String::new(), memory(pages)]);
+    };
+    sum("all together", borders.saved_pages);
+    sum("borders cost", borders.border_pages);
+    text += &table.render();
+    if borders.border_zero_pages > 0 {
+        let zero = i64::try_from(borders.border_zero_pages).unwrap_or(i64::MAX);
+        let zero = Count { value: zero, low: zero, high: zero };
+        text += &format!("  and {} of zeroes: use_zero_pages would save those\n", memory(zero));
+    }
+    if rows.len() > ROWS {
+        text += &format!("  … and {} more domains: --json shows all\n", rows.len() - ROWS);
+    }
     text
 }
 
@@ -230,6 +263,7 @@ mod tests {
             frames_known: true,
             vanished: 3,
             unread: Vec::new(),
+            domains: None,
             used: None,
             use_unknown: None,
             zero_already: 0,
@@ -275,6 +309,27 @@ Note: 3 pages were gone before they could be read
 Note: something else
 ";
         assert_eq!(text(&report(0)), expected);
+    }
+
+    #[test]
+    fn what_merge_domains_cost_as_users_see_it() {
+        let with = |domains: [&str; 2]| {
+            let domains = Some(domains.map(Into::into).into());
+            text(&Report::new(Gathered { domains, ..gathered(0) }, SETTINGS, Vec::new()))
+        };
+        let expected = "
+Saved where tenants of different merge domains never share (across nodes)
+  domain        tenants  pages    saved
+  acme                1   1000  0.0 KiB
+  shared              1   1000  0.0 KiB
+  all together                  0.0 KiB
+  borders cost                  2.0 MiB
+";
+        let shown = with(["shared", "acme"]);
+        assert!(shown.contains(expected), "{shown}");
+        let shown = with(["acme", "acme"]);
+        assert!(shown.contains("  acme                2   2000  2.0 MiB\n"), "{shown}");
+        assert!(shown.contains("  borders cost                  0.0 KiB\n"), "{shown}");
     }
 
     /// The same two tenants, of which both use the first 100 of their common contents, web all

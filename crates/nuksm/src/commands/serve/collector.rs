@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Collecting once per interval, however often somebody asks.
 
-use super::config::Config;
 use super::health::Health;
 use super::look::{Fingerprint, Look, Schedule, Shared};
 use super::metrics;
+use crate::shared::config::Config;
 use crate::shared::cost::Meter;
 use crate::shared::privilege;
 use crate::shared::sample::Sample;
@@ -111,7 +111,7 @@ fn collect(
             let meter = Meter::start();
             match View::collect(root, &|| stop.is_requested()) {
                 Ok(view) => {
-                    let look = Look::new(&view, meter.cpu_seconds());
+                    let look = Look::new(root, &view, meter.cpu_seconds());
                     looking.schedule.looked(now, look.cpu_seconds, Some(fingerprint));
                     looking.failure = None;
                     debug!(

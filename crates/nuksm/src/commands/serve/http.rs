@@ -3,8 +3,8 @@
 //! could take, so that none keeps another from its answer.
 
 use super::collector::Page;
-use super::config::Listen;
 use super::health::Health;
+use crate::shared::config::Listen;
 use anyhow::{Context, Result, anyhow, bail};
 use http_body_util::Full;
 use hyper::body::Bytes;

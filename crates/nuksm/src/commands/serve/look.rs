@@ -2,6 +2,7 @@
 //! Looks at where pages are: the costly part. Who looks, when, and what was
 //! seen last.
 
+use crate::shared::domains::{Applied, Domains};
 use crate::shared::placing;
 use crate::shared::sample::{NodeRow, Places, TenantRow};
 use crate::shared::tenants;
@@ -65,14 +66,20 @@ pub struct Look {
     /// With what identifies the process.
     tenants: Vec<(tenants::Tenant, TenantRow)>,
     pub notes: Vec<String>,
+    /// `None` where the kernel has none, or they are not to be known.
+    pub domains: Option<Domains>,
 }
 
 impl Look {
     /// From a view that took so much CPU time.
-    pub fn new(view: &View, cpu_seconds: f64) -> Self {
-        let Places { nodes, tenants, notes } = Places::new(view);
+    pub fn new(root: &Root, view: &View, cpu_seconds: f64) -> Self {
+        let Places { nodes, tenants, mut notes } = Places::new(view);
         let tenants = view.tenants.iter().cloned().zip(tenants).collect();
-        Self { at: Instant::now(), cpu_seconds, nodes, tenants, notes }
+        let domains = Domains::new(root, view, nuksm_pagemap::page_size()).unwrap_or_else(|error| {
+            notes.push(format!("merge domains are not known: {error:#}"));
+            None
+        });
+        Self { at: Instant::now(), cpu_seconds, nodes, tenants, notes, domains }
     }
 
     /// The tenants that are still there.
@@ -104,10 +111,33 @@ impl Placed {
     }
 }
 
+/// Sums over all passes of `[domains]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Divided {
+    pub passes: u64,
+    /// Passes that ended in an error.
+    pub failed: u64,
+    /// Cgroups that were given another domain.
+    pub changes: u64,
+    /// Cgroups that could not be given one in the last pass.
+    pub refused: usize,
+}
+
+impl Divided {
+    /// Adds a pass.
+    pub fn add(&mut self, applied: &Applied) {
+        self.passes += 1;
+        self.changes += applied.changes.len() as u64;
+        self.refused = applied.failed.len() + applied.without_memory.len();
+    }
+}
+
 /// What the threads know of each other's work.
 #[derive(Debug, Default)]
 pub struct Shared {
     look: Mutex<Option<Look>>,
+    /// `None` without `[domains]`.
+    divided: Mutex<Option<Divided>>,
     /// `None` without `[place]`.
     placed: Mutex<Option<Placed>>,
     /// Changes made by `[tune]`; `None` without it.
@@ -117,6 +147,10 @@ pub struct Shared {
 impl Shared {
     pub fn look(&self) -> MutexGuard<'_, Option<Look>> {
         lock(&self.look)
+    }
+
+    pub fn divided(&self) -> MutexGuard<'_, Option<Divided>> {
+        lock(&self.divided)
     }
 
     pub fn placed(&self) -> MutexGuard<'_, Option<Placed>> {
@@ -172,8 +206,9 @@ mod tests {
         std::fs::create_dir_all(&proc).unwrap();
         let stat = format!("11 (t11) S {} 0 {}", vec!["0"; 15].join(" "), vec!["0"; 30].join(" "));
         std::fs::write(proc.join("stat"), stat).unwrap();
-        let look = Look::new(&crate::shared::view::tests::view(), 0.1);
-        let living: Vec<u32> = look.living(&Root::at(dir.path())).iter().map(|row| row.pid).collect();
+        let root = Root::at(dir.path());
+        let look = Look::new(&root, &crate::shared::view::tests::view(), 0.1);
+        let living: Vec<u32> = look.living(&root).iter().map(|row| row.pid).collect();
         assert_eq!(living, [11]);
     }
 }

@@ -60,6 +60,7 @@ pub fn page(root: &Root, sample: &Sample, shared: &Shared, max_tenants: usize) -
     let mut page = Page::default();
     ksm(&mut page, sample);
     places(&mut page, root, shared, max_tenants);
+    domains(&mut page, shared, max_tenants);
     work(&mut page, shared);
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let labels = vec![("version", version), ("kernel", sample.kernel.clone())];
@@ -120,6 +121,11 @@ fn ksm(page: &mut Page, sample: &Sample) {
     page.metric("engine_replica_bytes", "gauge", "Copies of merged pages for this node.", replicas);
     page.counter("engine_made_replicas_total", "Copies the engine made.", engine.replicas_made);
     page.counter("engine_folded_replicas_total", "Copies the engine gave up.", engine.replicas_folded);
+    page.counter(
+        "engine_domain_unmerged_pages_total",
+        "Pages un-merged since their process left a merge domain.",
+        engine.domain_unmerged,
+    );
     page.gauge(
         "engine_refused_replicas",
         "Pages hot enough for a copy that have none.",
@@ -177,8 +183,52 @@ fn places(page: &mut Page, root: &Root, shared: &Shared, max_tenants: usize) {
     );
 }
 
-/// What `[place]` and `[tune]` do.
+/// Merge domains, as last seen: the biggest, and the others as one.
+fn domains(page: &mut Page, shared: &Shared, max_domains: usize) {
+    let look = shared.look();
+    let Some(domains) = look.as_ref().and_then(|look| look.domains.as_ref()) else {
+        return;
+    };
+    let mut rows: Vec<(String, u64, u64)> = domains
+        .domains
+        .iter()
+        .map(|row| (row.name.clone(), row.saved_bytes, row.tenants.len() as u64))
+        .collect();
+    rows.sort_by_key(|(name, saved, _)| (std::cmp::Reverse(*saved), name.clone()));
+    let rest = rows.split_off(rows.len().min(max_domains));
+    if !rest.is_empty() {
+        let sum = |of: fn(&(String, u64, u64)) -> u64| rest.iter().map(of).sum();
+        rows.push((OTHERS.into(), sum(|row| row.1), sum(|row| row.2)));
+    }
+    let of = |name: &str| vec![("domain", name.to_owned())];
+    let saved = rows.iter().map(|(name, saved, _)| (of(name), *saved));
+    page.metric("domain_saved_bytes", "gauge", "What merging saves in the domain.", saved);
+    let tenants = rows.iter().map(|(name, _, tenants)| (of(name), *tenants));
+    page.metric("domain_tenants", "gauge", "Processes in the domain.", tenants);
+    page.gauge(
+        "domains_leaving_tenants",
+        "Processes that may still share in a domain that they left.",
+        Some(domains.leaving()),
+    );
+    page.gauge(
+        "domains_crossing_pages",
+        "Merged pages that several domains map, but for those of who is leaving: none, if all is well.",
+        Some(domains.border.crossing_pages),
+    );
+}
+
+/// What `[domains]`, `[place]` and `[tune]` do.
 fn work(page: &mut Page, shared: &Shared) {
+    if let Some(divided) = shared.divided().as_ref() {
+        page.counter("domains_passes_total", "Passes over all cgroups.", Some(divided.passes));
+        page.counter("domains_failed_passes_total", "Passes that ended in an error.", Some(divided.failed));
+        page.counter("domains_given_total", "Cgroups that were given another domain.", Some(divided.changes));
+        page.gauge(
+            "domains_refused_cgroups",
+            "Cgroups that a rule names and that could not be given their domain.",
+            Some(divided.refused),
+        );
+    }
     if let Some(placed) = shared.placed().as_ref() {
         page.counter("place_passes_total", "Passes over all merged pages.", Some(placed.passes));
         page.counter("place_failed_passes_total", "Passes that ended in an error.", Some(placed.failed));
@@ -212,7 +262,7 @@ fn biggest(mut rows: Vec<TenantRow>, max_tenants: usize) -> Vec<TenantRow> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::look::{Look, Placed};
+    use super::super::look::{Divided, Look, Placed};
     use super::*;
     use crate::shared::sample::tests::sample;
 
@@ -229,9 +279,28 @@ mod tests {
         view.tenants[0].name = "a\"b\\c\nd".into();
         view.tenants[1].ksm.rmap_items = Some(9);
         let shared = Shared::default();
-        *shared.look() = Some(Look::new(&view, 0.5));
         let root = Root::at(dir.path());
+        *shared.look() = Some(Look::new(&root, &view, 0.5));
         (dir, root, shared)
+    }
+
+    #[test]
+    fn the_biggest_domains_have_series_of_their_own() {
+        let (_dir, root, shared) = shared();
+        let text = |most| page(&root, &sample(), &shared, most);
+        assert!(!text(64).contains("nuksm_domain"), "this kernel has none");
+        shared.look().as_mut().unwrap().domains = Some(crate::shared::domains::tests::domains());
+        *shared.divided() = Some(Divided { passes: 4, changes: 2, ..Divided::default() });
+        for line in [
+            "nuksm_domain_saved_bytes{domain=\"acme\"} 9216",
+            "nuksm_domain_tenants{domain=\"shared\"} 1",
+            "nuksm_domains_leaving_tenants 1",
+            "nuksm_domains_crossing_pages 0",
+            "nuksm_domains_given_total 2",
+        ] {
+            assert!(text(64).lines().any(|other| other == line), "{line}");
+        }
+        assert!(text(1).contains("nuksm_domain_saved_bytes{domain=\"other\"} 3072\n"), "{}", text(1));
     }
 
     #[test]

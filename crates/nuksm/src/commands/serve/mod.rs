@@ -3,19 +3,18 @@
 //! where a configuration file asks for them.
 
 mod collector;
-mod config;
 mod health;
 mod http;
 mod look;
 mod metrics;
 mod workers;
 
+use crate::shared::config::{Config, Listen};
 use crate::shared::options::Seconds;
 use crate::shared::{stop, view};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use collector::Collector;
-use config::{Config, Listen};
 use health::Health;
 use http::{Server, Source};
 use log::{info, warn};

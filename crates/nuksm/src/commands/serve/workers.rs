@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `[place]` and `[tune]`, a thread each, started and stopped as the
+//! `[domains]`, `[place]` and `[tune]`, a thread each, started and stopped as the
 //! configuration asks.
 
-use super::config::Config;
 use super::health::Health;
-use super::look::{Fingerprint, Look, Placed, Schedule, Shared};
+use super::look::{Divided, Fingerprint, Look, Placed, Schedule, Shared};
+use crate::shared::config::Config;
 use crate::shared::cost::Meter;
+use crate::shared::domains::{self, Applying};
 use crate::shared::lock::Lock;
 use crate::shared::placing::{self, Homes, Kind};
 use crate::shared::stop::{Stop, Stopper};
@@ -20,9 +21,11 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// The parts' names, as in the configuration.
+const DOMAINS: &str = "[domains]";
 const PLACE: &str = "[place]";
 const TUNE: &str = "[tune]";
 /// Other troubles than those of a part that runs: what ends them is its start.
+const NO_DOMAINS: &str = "[domains] does not run";
 const NO_PLACE: &str = "[place] does not run";
 const NO_TUNE: &str = "[tune] does not run";
 
@@ -45,12 +48,15 @@ impl<T> Worker<T> {
     }
 }
 
-/// Both workers.
+/// All workers.
 #[derive(Debug)]
 pub struct Workers {
     root: Root,
     shared: Arc<Shared>,
     health: Arc<Health>,
+    domains: Option<Worker<domains::Rules>>,
+    /// Held as long as rules are wanted.
+    domains_lock: Option<Lock>,
     place: Option<Worker<placing::Rule>>,
     /// Held as long as placing is wanted.
     place_lock: Option<Lock>,
@@ -59,20 +65,52 @@ pub struct Workers {
 
 impl Workers {
     pub fn new(root: &Root, shared: Arc<Shared>, health: Arc<Health>) -> Self {
-        Self { root: root.clone(), shared, health, place: None, place_lock: None, tune: None }
+        Self {
+            root: root.clone(),
+            shared,
+            health,
+            domains: None,
+            domains_lock: None,
+            place: None,
+            place_lock: None,
+            tune: None,
+        }
     }
 
     /// Starts, stops and starts again what the configuration changes; what it
     /// leaves alone goes on. One that cannot start keeps no other from it.
     pub fn apply(&mut self, config: &Config) -> Result<()> {
+        let divided = self.renew_domains(config.domains.as_ref());
+        self.note(NO_DOMAINS, &divided, self.domains.is_some());
         let placed = self.renew_place(config.place.as_ref());
         self.note(NO_PLACE, &placed, self.place.is_some());
         let tuned = self.renew_tune(config.tune.as_ref());
         self.note(NO_TUNE, &tuned, self.tune.is_some());
-        match (placed, tuned) {
-            (Err(placed), Err(tuned)) => bail!("{placed:#}; {tuned:#}"),
-            (placed, tuned) => placed.and(tuned),
+        let errors = [divided, placed, tuned].into_iter().filter_map(Result::err);
+        let errors: Vec<String> = errors.map(|error| format!("{error:#}")).collect();
+        if errors.is_empty() { Ok(()) } else { bail!("{}", errors.join("; ")) }
+    }
+
+    /// What cgroups were given stays when rules end: nobody begins to share because of that.
+    fn renew_domains(&mut self, wanted: Option<&domains::Rules>) -> Result<()> {
+        if self.domains.as_ref().map(|worker| &worker.told) == wanted {
+            return Ok(());
         }
+        if wanted.is_some() {
+            domains::require(&self.root)?;
+        }
+        self.domains.take().map_or(Ok(()), Worker::stop)?;
+        *self.shared.divided() = None;
+        let Some(wanted) = wanted else {
+            self.domains_lock = None;
+            self.health.well(DOMAINS);
+            return Ok(());
+        };
+        if self.domains_lock.is_none() {
+            self.domains_lock = Some(domains::lock(&self.root)?);
+        }
+        self.domains = Some(self.start_domains(wanted.clone())?);
+        Ok(())
     }
 
     fn renew_place(&mut self, wanted: Option<&placing::Rule>) -> Result<()> {
@@ -118,14 +156,49 @@ impl Workers {
         }
     }
 
-    /// Stops both; KSM's settings are then as they were.
+    /// Stops all; KSM's settings are then as they were.
     pub fn stop(mut self) -> Result<()> {
         self.end()
     }
 
     fn end(&mut self) -> Result<()> {
+        let divided = self.domains.take().map_or(Ok(()), Worker::stop);
         let placed = self.place.take().map_or(Ok(()), Worker::stop);
-        self.tune.take().map_or(Ok(()), Worker::stop).and(placed)
+        self.tune.take().map_or(Ok(()), Worker::stop).and(placed).and(divided)
+    }
+
+    fn start_domains(&self, told: domains::Rules) -> Result<Worker<domains::Rules>> {
+        let (stopper, stop) = Stop::by_hand();
+        let mut applying = Applying::new(&self.root, told.clone())?;
+        let (shared, health) = (Arc::clone(&self.shared), Arc::clone(&self.health));
+        *shared.divided() = Some(Divided::default());
+        let thread = std::thread::spawn(move || {
+            let _watch = health.watch(DOMAINS);
+            let ran = applying.run(&stop, |passed| {
+                let mut divided = shared.divided();
+                match &passed {
+                    Ok(applied) => {
+                        applied.log();
+                        divided.get_or_insert_default().add(applied);
+                        match applied.failed.first() {
+                            None => health.well(DOMAINS),
+                            Some((cgroup, why)) => health.failing(DOMAINS, format!("{cgroup}: {why}")),
+                        }
+                    }
+                    Err(error) => {
+                        divided.get_or_insert_default().failed += 1;
+                        health.failing(DOMAINS, format!("{error:#}"));
+                        warn!("[domains] {error:#}");
+                    }
+                }
+            });
+            if let Err(error) = &ran {
+                health.failing(DOMAINS, format!("{error:#}"));
+                warn!("[domains] {error:#}");
+            }
+            ran
+        });
+        Ok(Worker { told, stopper, thread })
     }
 
     fn start_place(&self, told: placing::Rule) -> Worker<placing::Rule> {
@@ -255,7 +328,7 @@ impl Placing {
             stop,
             |view, cpu_seconds| {
                 cost = Some(cpu_seconds);
-                *shared.look() = Some(Look::new(view, cpu_seconds));
+                *shared.look() = Some(Look::new(&self.root, view, cpu_seconds));
             },
         );
         // What a look costs does not depend on how it ends. Only a pass can prove

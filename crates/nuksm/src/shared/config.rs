@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The configuration file. docs/configuration.md and packaging/nuksm.toml
+//! The configuration file of the daemon. docs/configuration.md and packaging/nuksm.toml
 //! document each key; a test below keeps the latter complete.
 
 use crate::shared::options::Seconds;
-use crate::shared::{placing, tuning};
+use crate::shared::{domains, placing, tuning};
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Deserializer, de};
 use std::fmt::{self, Display, Formatter};
@@ -20,6 +20,8 @@ use std::str::FromStr;
 pub struct Config {
     /// Metrics.
     pub serve: Serve,
+    /// Merge domains, if there is such a section.
+    pub domains: Option<domains::Rules>,
     /// Placing, if there is such a section.
     pub place: Option<placing::Rule>,
     /// Tuning, if there is such a section.
@@ -144,7 +146,7 @@ mod tests {
     use crate::shared::options::Percent;
     use crate::shared::placing::PolicyName;
 
-    const EXAMPLE: &str = include_str!("../../../../../packaging/nuksm.toml");
+    const EXAMPLE: &str = include_str!("../../../../packaging/nuksm.toml");
 
     #[test]
     fn an_empty_file_serves_metrics_only() {
@@ -200,6 +202,9 @@ mod tests {
             ("[place]\nexclude = [\"web[\"]\n", "line 2", "names no tenant"),
             ("[place]\nonly = [\"4711\"]\n", "line 2", "a pid means another process"),
             ("[tune]\ninterval = 0\n", "line 2", "is no time"),
+            ("[domains]\ndefault = \"none\"\n", "line 2", "write own or shared"),
+            ("[[domains.rules]]\ntenants = [\"web\"]\n", "line 2", "names no tenants"),
+            ("[[domains.rules]]\ntenants = []\ndomain = \"7\"\n", "line 3", "is no domain"),
             ("[serve]\ninterval = \"soon\"\n", "line 2", "is no time"),
             ("[tune]\nmax-cpu = 120\n", "line 2", "no percentage"),
             ("\n[tune]\nlow-free = 50\n", "line 2", "low-free is 50"),
@@ -212,7 +217,7 @@ mod tests {
 
     #[test]
     fn what_the_manual_shows_is_understood() {
-        let manual = include_str!("../../../../../docs/operating.md");
+        let manual = include_str!("../../../../docs/operating.md");
         let blocks: Vec<&str> =
             manual.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
         for block in &blocks {
@@ -234,6 +239,7 @@ mod tests {
             .collect();
         let config = Config::parse(&uncommented).unwrap();
         let defaults = Config {
+            domains: Some(domains::Rules::default()),
             place: Some(placing::Rule::default()),
             tune: Some(tuning::Rule::default()),
             ..Config::default()
@@ -241,6 +247,6 @@ mod tests {
         assert_eq!(config, defaults);
         assert_eq!(Config::parse(EXAMPLE).unwrap(), Config::default(), "as it is, it changes nothing");
         let keys = uncommented.lines().filter(|line| line.contains(" = ")).count();
-        assert_eq!(keys, 3 + 5 + 7, "a key is missing from the example, or unknown to this test");
+        assert_eq!(keys, 3 + 3 + 5 + 7, "a key is missing from the example, or unknown to this test");
     }
 }

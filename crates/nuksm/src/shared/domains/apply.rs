@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Carrying rules out, once or as tenants come.
+
+use super::kernel::require;
+use super::plan::{self, Change, Plan};
+use super::pods::{self, Pods};
+use super::rule::Rules;
+use crate::shared::lock::Lock;
+use crate::shared::stop::Stop;
+use anyhow::{Context, Result};
+use log::{info, warn};
+use nuksm_cgroupfs::Watch;
+use nuksm_sysroot::Root;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// What a pass did.
+#[derive(Debug, Serialize)]
+pub struct Applied {
+    /// What cgroups have now that no rule names.
+    pub default: &'static str,
+    /// Whether that was something else before.
+    pub default_changed: bool,
+    /// Cgroups that were given another domain.
+    pub changes: Vec<Change>,
+    /// Cgroups that had what rules want.
+    pub kept: usize,
+    /// Cgroups that could not be given one, and why.
+    pub failed: Vec<(String, String)>,
+    /// Cgroups that rules name, and that count no memory.
+    pub without_memory: Vec<String>,
+}
+
+/// Makes all as rules want it, once; with `dry_run` it says only what it would do.
+pub fn pass(root: &Root, rules: &Rules, dry_run: bool) -> Result<Applied> {
+    let _lock = if dry_run { None } else { Some(lock(root)?) };
+    Applying::new(root, rules.clone())?.pass(true, dry_run, None)
+}
+
+/// One set of rules at a time.
+pub fn lock(root: &Root) -> Result<Lock> {
+    Lock::take(root, "domains.lock", "`nuksm domain apply` (or `nuksm serve` with [domains])")
+}
+
+/// Rules at work.
+#[derive(Debug)]
+pub struct Applying {
+    root: Root,
+    rules: Rules,
+    /// Said of once, not with each pass.
+    said: BTreeSet<String>,
+}
+
+/// How long a request to end may go unheard while nothing comes.
+const DEAF: Duration = Duration::from_millis(500);
+
+impl Applying {
+    /// Nothing is done yet.
+    pub fn new(root: &Root, rules: Rules) -> Result<Self> {
+        require(root)?;
+        Ok(Self { root: root.clone(), rules, said: BTreeSet::new() })
+    }
+
+    /// Applies the rules as tenants come, until asked to end. `done` is told of each pass.
+    pub fn run(&mut self, stop: &Stop, mut done: impl FnMut(Result<Applied>)) -> Result<()> {
+        let watch = Watch::new().context("cannot watch for new cgroups")?;
+        let mut all = true;
+        loop {
+            done(self.pass(all, false, Some(&watch)));
+            all = false;
+            let due = Instant::now() + self.rules.interval.duration();
+            loop {
+                let left = due.saturating_duration_since(Instant::now());
+                if stop.is_requested() {
+                    return Ok(());
+                }
+                if left.is_zero() || watch.wait(left.min(DEAF)).context("cannot wait for new cgroups")? {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// One pass. With `all` cgroups that earlier rules named are looked for everywhere.
+    fn pass(&mut self, all: bool, dry_run: bool, watch: Option<&Watch>) -> Result<Applied> {
+        let root = &self.root;
+        let (pods, labels) = self.rules.of_pods();
+        if let (Some(watch), true) = (watch, pods) {
+            watch.add(root, pods::DIRECTORY)?;
+        }
+        let pods = if pods { Pods::read(root, labels)? } else { Pods::default() };
+        let mut unwatched = None;
+        // Before it is listed: what is made meanwhile is seen by one or the other.
+        let mut open = |path: &str| {
+            unwatched =
+                watch.and_then(|watch| nuksm_cgroupfs::watch(watch, root, path).err()).or(unwatched.take());
+        };
+        let default = require(root)?;
+        // First: who comes meanwhile shares with nobody.
+        if default != self.rules.default && !dry_run {
+            self.rules.default.write(root).context("cannot set what cgroups have that no rule names")?;
+        }
+        let cgroups = plan::look(root, &self.rules, &pods, all, &mut open)?;
+        let Plan { changes, kept, without_memory } = Plan::new(&cgroups)?;
+        let mut failed = Vec::new();
+        let mut made = Vec::new();
+        for change in changes {
+            match if dry_run { Ok(()) } else { change.make(root) } {
+                Ok(()) => made.push(change),
+                // It may be gone by now.
+                Err(error) if root.path("sys/fs/cgroup").join(&change.cgroup[1..]).exists() => {
+                    failed.push((change.cgroup, format!("{error:#}")));
+                }
+                Err(_) => {}
+            }
+        }
+        if let Some(error) = unwatched {
+            self.say(&format!("{error}: new cgroups are seen at the next interval only"));
+        }
+        for path in &without_memory {
+            self.say(&format!(
+                "{path} counts no memory (+memory is missing in cgroup.subtree_control above it): who is in it \
+                 belongs where that one does"
+            ));
+        }
+        Ok(Applied {
+            default: self.rules.default.as_str(),
+            default_changed: default != self.rules.default,
+            changes: made,
+            kept,
+            failed,
+            without_memory,
+        })
+    }
+
+    fn say(&mut self, text: &str) {
+        // Names in it may be anybody's, and without end.
+        if self.said.len() < 1000 && self.said.insert(text.to_owned()) {
+            warn!("[domains] {text}");
+        }
+    }
+}
+
+impl Applied {
+    /// Tells the log.
+    pub fn log(&self) {
+        if self.default_changed {
+            info!("[domains] cgroups that no rule names: {}", self.default);
+        }
+        for change in &self.changes {
+            info!("[domains] {}: {}", change.cgroup, change.domain);
+        }
+        for (cgroup, why) in &self.failed {
+            warn!("[domains] {cgroup}: {why}");
+        }
+    }
+
+    /// For people; of a dry run what would be done.
+    pub fn text(&self, dry_run: bool) -> String {
+        let mut text = String::new();
+        if self.default_changed {
+            text += &format!("cgroups that no rule names: {}\n", self.default);
+        }
+        for change in &self.changes {
+            text += &format!("{}: {}\n", change.cgroup, change.domain);
+        }
+        for (cgroup, why) in &self.failed {
+            text += &format!("{cgroup}: FAILED: {why}\n");
+        }
+        for cgroup in &self.without_memory {
+            text += &format!("{cgroup}: counts no memory, so it has no domain of its own\n");
+        }
+        let (would, given) = (if dry_run { "would be " } else { "" }, self.changes.len());
+        text + &format!("{given} cgroups {would}given another domain, {} as rules want it\n", self.kept)
+    }
+}

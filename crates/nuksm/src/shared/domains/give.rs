@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is written beside a cgroup's domain: its name, and who chose it.
+
+use anyhow::Result;
+use nuksm_cgroupfs::{Given, give, remove_label, set_label};
+use nuksm_sysroot::Root;
+use std::fmt::{self, Display, Formatter};
+use std::str::FromStr;
+
+/// Who chose a cgroup's domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// A rule; when none names the cgroup any more, it is given none.
+    Rule,
+    /// An operator, by `nuksm domain set`; rules leave it alone.
+    Hand,
+}
+
+/// A domain's name, and who chose it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// Who did.
+    pub by: By,
+    /// The name.
+    pub name: String,
+}
+
+impl FromStr for Label {
+    type Err = ();
+
+    fn from_str(text: &str) -> std::result::Result<Self, ()> {
+        let (by, name) = text.split_once(' ').ok_or(())?;
+        let by = match by {
+            "rule" => By::Rule,
+            "hand" => By::Hand,
+            _ => return Err(()),
+        };
+        Ok(Self { by, name: name.to_owned() })
+    }
+}
+
+impl Display for Label {
+    fn fmt(&self, out: &mut Formatter) -> fmt::Result {
+        let by = match self.by {
+            By::Rule => "rule",
+            By::Hand => "hand",
+        };
+        write!(out, "{by} {}", self.name)
+    }
+}
+
+impl Label {
+    /// What is written beside the cgroup `path`, if it is ours.
+    pub fn read(root: &Root, path: &str) -> Result<Option<Self>> {
+        Ok(nuksm_cgroupfs::label(root, path)?.and_then(|text| text.parse().ok()))
+    }
+
+    /// Gives a cgroup a domain. In whatever moment this ends, no name stands beside a number
+    /// that is another name's.
+    pub fn give(label: Option<&Self>, root: &Root, path: &str, given: Given) -> Result<()> {
+        remove_label(root, path)?;
+        give(root, path, given)?;
+        if let Some(label) = label {
+            set_label(root, path, &label.to_string())?;
+        }
+        Ok(())
+    }
+}
