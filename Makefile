@@ -130,7 +130,7 @@ bench: setup build ## measure the engine's scans against stock's; QUICK=1 for te
 	kernel=$$(kernel/build.sh um$(SMP) $(VERSION)) && stock=$$(kernel/build.sh um$(SMP)-stock $(VERSION)) && \
 	{ $(PYTHON) -m nuksmlab.bench index --kernel "$$kernel" --stock "$$stock" $(if $(QUICK),--quick) \
 		--name index$(OF_VERSION)$(if $(CPUS),-$(CPUS)cpus) $(if $(CPUS),--cpus $(CPUS)); missed=$$?; \
-		$(if $(CPUS),,$(foreach experiment,steady neighbour,$(PYTHON) -m nuksmlab.bench $(experiment) --kernel "$$kernel" $(if $(QUICK),--quick) --name $(experiment)$(OF_VERSION) || missed=1;)) exit $$missed; }
+		$(if $(CPUS),,$(foreach experiment,steady neighbour domains,$(PYTHON) -m nuksmlab.bench $(experiment) --kernel "$$kernel" $(if $(QUICK),--quick) --name $(experiment)$(OF_VERSION) || missed=1;)) exit $$missed; }
 
 paper: $(READY) ## reproduce the paper; QUICK=1 in small, EXPERIMENT=NAME one only, HOST=1 on this machine
 	$(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) $(if $(HOST),--host) \

@@ -3,6 +3,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,8 +17,9 @@ PAGES = MIB * 256
 
 @pytest.fixture
 def cgroup() -> Iterator[stress.Cgroup]:
-    if not (stress.CGROUPS / "cgroup.subtree_control").exists():
-        pytest.skip("this kernel has no memory cgroups")
+    nodes = Path("/sys/devices/system/node")
+    if not (stress.CGROUPS / "cgroup.subtree_control").exists() or not nodes.exists():
+        pytest.skip("this kernel has no memory cgroups, or no nodes")
     stress.account_memory()
     cgroup = stress.Cgroup("freed")
     yield cgroup

@@ -32,6 +32,7 @@ PATH={shlex.quote(machine.environment()["PATH"])}
 export PATH
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t debugfs debugfs /sys/kernel/debug
 mount -t hostfs -o {place} none {place}
 TMPDIR={place}

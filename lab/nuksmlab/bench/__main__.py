@@ -4,6 +4,7 @@
 index:   four indexes in one boot, and the same kernel without the engine
 steady:  scanning what was scanned before, and tenants that come, in one boot
 neighbour: what such scans cost a program on another CPU
+domains: what merge domains cost
 trees:   how many trees are best when checksums decide
 report:  table and picture again, from what was measured
 """
@@ -20,7 +21,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nuksmlab import guard, machine, paths, uml
-from nuksmlab.bench import figures, host, neighbour, plan, records, report, steady
+from nuksmlab.bench import (
+    domains,
+    figures,
+    host,
+    neighbour,
+    plan,
+    records,
+    report,
+    steady,
+)
 from nuksmlab.bench.goals import Report
 from nuksmlab.bench.meter import Meter
 from nuksmlab.bench.records import Result, Run
@@ -66,12 +76,18 @@ def parse_arguments() -> argparse.Namespace:
     beside.add_argument(
         "--name", default="neighbour", help="under which build/bench has the results"
     )
+    apart = commands.add_parser("domains")
+    apart.add_argument("--quick", action="store_true", help="1 MiB each, once")
+    apart.add_argument(
+        "--name", default="domains", help="under which build/bench has the results"
+    )
     trees = commands.add_parser("trees")
-    for experiment in (index, scans, beside, trees):
+    for experiment in (index, scans, beside, apart, trees):
         experiment.add_argument("--kernel", type=Path, required=True)
     again = commands.add_parser("report")
     again.add_argument(
-        "experiment", help="index, steady, neighbour, trees or another --name"
+        "experiment",
+        help="index, steady, neighbour, domains, trees or another --name",
     )
     return parser.parse_args()
 
@@ -204,12 +220,34 @@ def beside(name: str, kernel: Path, extent: neighbour.Extent) -> int:
     return show(report.make_neighbour(name))
 
 
+def apart(name: str, kernel: Path, extent: domains.Extent) -> int:
+    """domains.json, or so, and its table."""
+    host.check_room(SCANS_GUEST_MIB)
+    raw = new_folder(name, host.describe())
+    results: list[domains.Cost] = []
+    with host.many_mappings():
+        for repetition in range(extent.repetitions):
+            output = raw / str(repetition)
+            guest = uml.Guest(kernel, SCANS_GUEST_MIB)
+            runs = domains.runs(extent, repetition)
+            meter = run_guest("domains_guest", guest, output, runs)
+            results += [
+                domains.cost_result(sample, meter.seconds)
+                for sample in records.read_lines(output / "samples.jsonl")
+            ]
+            report.write_results(name, results)
+    return show(report.make_domains(name))
+
+
 def carry_out(arguments: argparse.Namespace) -> int:
     if arguments.command == "report":
         return show(report.make_any(arguments.experiment))
     if arguments.command == "neighbour":
         extent_beside = neighbour.QUICK if arguments.quick else neighbour.FULL
         return beside(arguments.name, arguments.kernel, extent_beside)
+    if arguments.command == "domains":
+        extent_apart = domains.QUICK if arguments.quick else domains.FULL
+        return apart(arguments.name, arguments.kernel, extent_apart)
     if arguments.command == "steady":
         extent_of_scans = steady.QUICK if arguments.quick else steady.FULL
         return scans(arguments.name, arguments.kernel, extent_of_scans)

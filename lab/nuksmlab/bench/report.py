@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from nuksmlab import paths
-from nuksmlab.bench import figures, neighbour, picture, steady, table
+from nuksmlab.bench import domains, figures, neighbour, picture, steady, table
+from nuksmlab.bench.domains import Cost
 from nuksmlab.bench.figures import Figures
 from nuksmlab.bench.goals import Report
 from nuksmlab.bench.host import Host
@@ -73,7 +74,19 @@ def make_neighbour(name: str) -> Report:
     return made
 
 
+def make_domains(name: str) -> Report:
+    """Writes the table of NAME.json."""
+    results = cast(list[Cost], read_results(name))
+    made = domains.render(results, cast(Host, read_results(f"{name}.host")))
+    (OUTPUT / f"{name}.md").write_text(made.text)
+    return made
+
+
 def make_any(name: str) -> Report:
     """What an experiment's name begins with says which it is."""
-    makers = {"steady": make_steady, "neighbour": make_neighbour}
+    makers = {
+        "steady": make_steady,
+        "neighbour": make_neighbour,
+        "domains": make_domains,
+    }
     return next((m for kind, m in makers.items() if name.startswith(kind)), make)(name)

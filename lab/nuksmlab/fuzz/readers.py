@@ -20,7 +20,7 @@ def every_file() -> Sequence[Path]:
     return [
         *sorted(Ksm().root.iterdir()),
         Path("/proc/self/ksm_stat"),
-        *Path("/proc").glob("[0-9]*/ksm_stat"),
+        *(process / "ksm_stat" for process in Path("/proc").glob("[0-9]*")),
     ]
 
 
