@@ -70,3 +70,39 @@ def test_impossible_order(
     assert done.returncode != 0
     assert word in done.stderr
     assert [tenant.equal_pages_by_node() for tenant in merged] == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("domain",),
+        ("domain", "set", "guest:*", "own"),
+        ("domain", "apply", "--config", "{rules}"),
+        ("domain", "apply", "--watch", "--config", "{rules}"),
+        ("serve", "--config", "{rules}"),
+        ("estimate", "--domains", "--all"),
+    ],
+)
+def test_a_kernel_without_merge_domains_says_so(
+    merged: list[Tenant], tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    rules = tmp_path / "nuksm.toml"
+    rules.write_text("[domains]\nrules = []\n")
+    before = program.read_json("sharing")["pairs"]
+    done = program.run(*(word.format(rules=rules) for word in arguments))
+    assert done.returncode == 1
+    assert "this kernel has no merge domains" in done.stderr
+    assert "<nosharepages/>" in done.stderr  # what to do instead
+    assert program.read_json("sharing")["pairs"] == before
+    assert all(tenant.bad_pages() == 0 for tenant in merged)
+
+
+def test_a_partition_has_its_price_on_any_kernel(
+    merged: list[Tenant], tmp_path: Path
+) -> None:
+    rules = tmp_path / "nuksm.toml"
+    rules.write_text("[domains]\ndefault = 'shared'\nrules = []\n")
+    pids = [f"--pid={tenant.pid}" for tenant in merged]
+    domains = program.read_json("estimate", f"--domains={rules}", *pids)["domains"]
+    assert [row["name"] for row in domains["domains"]] == ["shared"]
+    assert domains["border_pages"]["value"] == 0
