@@ -21,8 +21,8 @@ const FILE: &str = "memory.ksm_domain";
 const DEFAULT: &str = "sys/kernel/mm/ksm/default_domain";
 const ATTRIBUTE: &str = "trusted.nuksm.domain";
 
-/// Bytes of a name that the kernel lets us keep, and that anybody wants to read.
-const LONGEST_LABEL: usize = 256;
+/// Bytes that are written beside a cgroup at the most: longer ones are not ours.
+pub const LONGEST_LABEL: usize = 1024;
 
 /// What a cgroup was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,7 @@ pub fn children(root: &Root, path: &str) -> Result<Vec<String>> {
     for entry in entries {
         let entry = match entry {
             Ok(entry) => entry,
-            Err(source) if is_absent(&source) => break,
+            Err(source) if is_absent(&source) || is_gone(&source) => break,
             Err(source) => return Err(unreadable(source)),
         };
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -137,7 +137,15 @@ pub fn watch(watch: &Watch, root: &Root, path: &str) -> Result<()> {
 /// What a cgroup was given; `None` when it is gone, or counts no memory, or this kernel has
 /// no merge domains.
 pub fn given(root: &Root, path: &str) -> Result<Option<Given>> {
-    root.value(format!("{DIR}/{path}/{FILE}"), "inherit, own or a number")
+    match root.value(format!("{DIR}/{path}/{FILE}"), "inherit, own or a number") {
+        // Removed since the file was opened.
+        Err(Error::Unreadable { source, .. }) if is_gone(&source) => Ok(None),
+        given => given,
+    }
+}
+
+fn is_gone(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NODEV.raw_os_error())
 }
 
 /// Gives it one.
@@ -152,7 +160,6 @@ pub fn label(root: &Root, path: &str) -> Result<Option<String>> {
     let mut bytes = vec![0; LONGEST_LABEL];
     match getxattr(&dir, ATTRIBUTE, &mut bytes[..]) {
         Ok(length) => Ok(String::from_utf8(bytes[..length].to_vec()).ok()),
-        // Longer ones are not ours.
         Err(Errno::NODATA | Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP | Errno::RANGE) => Ok(None),
         Err(error) => Err(Error::Unreadable { path: dir, source: error.into() }),
     }

@@ -6,6 +6,7 @@ use crate::shared::output::{self, Table};
 use crate::shared::privilege;
 use crate::shared::view::{self, View};
 use anyhow::{Context, Result};
+use log::warn;
 use nuksm_sysroot::Root;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -41,14 +42,17 @@ pub fn run(root: &Root, json: bool) -> Result<ExitCode> {
     view.warn();
     let domains = Domains::new(root, &view, nuksm_pagemap::page_size())?
         .context("the kernel does not say who is in which domain: run it as root of the host")?;
-    let report = Report { domains, cgroups: cgroups(root)? };
+    let report = Report { domains, cgroups: cgroups(root) };
     output::print_report(json, &report, Report::text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn cgroups(root: &Root) -> Result<Vec<Row>> {
-    let all = domains::look(root, &Rules::default(), &Pods::default(), true, &mut |_| {})?;
-    let given = all.into_iter().filter_map(|cgroup| {
+fn cgroups(root: &Root) -> Vec<Row> {
+    let all = domains::look(root, &Rules::default(), &Pods::default(), true, &mut |_| {});
+    for (cgroup, why) in &all.unread {
+        warn!("{cgroup} and all below it are passed over: {why}");
+    }
+    let given = all.cgroups.into_iter().filter_map(|cgroup| {
         let given = cgroup.given.filter(|given| *given != nuksm_cgroupfs::Given::Inherit)?;
         let by = cgroup.label.as_ref().map(|label| match label.by {
             By::Rule => "rule",
@@ -57,7 +61,7 @@ fn cgroups(root: &Root) -> Result<Vec<Row>> {
         let name = cgroup.label.map(|label| label.name);
         Some(Row { cgroup: format!("/{}", cgroup.path), given: given.to_string(), name, by })
     });
-    Ok(given.collect())
+    given.collect()
 }
 
 impl Report {

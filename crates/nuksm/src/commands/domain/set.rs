@@ -70,20 +70,28 @@ fn set(root: &Root, args: &DomainSetArgs) -> Result<String> {
     };
     let (pods, labels) = rules.of_pods();
     let pods = if pods { Pods::read(root, labels)? } else { Pods::default() };
-    let cgroups = domains::look(root, &rules, &pods, true, &mut |_| {})?;
+    let cgroups = domains::look(root, &rules, &pods, true, &mut |_| {}).cgroups;
     let mut numbers = Numbers::of(&cgroups);
-    let mut text = String::new();
+    let (mut text, mut failed) = (String::new(), Vec::new());
     let would = if args.dry_run { "would be " } else { "" };
     for Cgroup { path, given, wanted, .. } in &cgroups {
         let Some(wanted) = wanted else { continue };
         if given.is_none() {
-            bail!("/{path} counts no memory (+memory is missing in cgroup.subtree_control above it)");
+            failed.push(format!(
+                "/{path} counts no memory (+memory is missing in cgroup.subtree_control above it)"
+            ));
+            continue;
         }
         let (name, given, label) = choose(&args.domain, wanted, &mut numbers)?;
-        if !args.dry_run {
-            Label::give(label.as_ref(), root, path, given)?;
+        let done = if args.dry_run { Ok(()) } else { Label::give(label.as_ref(), root, path, given) };
+        match done {
+            Ok(()) => text += &format!("/{path}: {would}{name}\n"),
+            Err(error) => failed.push(format!("/{path}: {error:#}")),
         }
-        text += &format!("/{path}: {would}{name}\n");
+    }
+    if !failed.is_empty() {
+        output::print(&text)?;
+        bail!("{}", failed.join("; "));
     }
     if text.is_empty() {
         bail!(

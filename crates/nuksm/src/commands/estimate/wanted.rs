@@ -37,10 +37,13 @@ impl<'a> Wanted<'a> {
         let cgroup = candidate.cgroup.as_str();
         match self {
             Self::Kernel(root, names) => {
-                let number = ProcessKsm::read(root, candidate.task)?.domain;
+                let ksm = ProcessKsm::read(root, candidate.task)?;
+                if ksm.rmap_items.is_none() {
+                    return Ok(String::new()); // it has ended, and is not read
+                }
                 let number =
-                    number.context("the kernel does not say who is in which domain: run it as root")?;
-                names.name(cgroup, number)
+                    ksm.domain.context("the kernel does not say who is in which domain: run it as root")?;
+                Ok(names.name(cgroup, number))
             }
             Self::Rules(rules, pods) => Ok(by_rules(rules, pods, cgroup)),
         }
@@ -59,8 +62,8 @@ fn by_rules(rules: &Rules, pods: &Pods, cgroup: &str) -> String {
         }
     }
     match rules.default {
-        Default::Own if !path.is_empty() => format!("/{path}"),
-        _ => "shared".into(),
+        Default::Own => format!("/{path}"),
+        Default::Shared => "shared".into(),
     }
 }
 
@@ -76,13 +79,9 @@ mod tests {
                       { tenants = ['cgroup:/a/b'], domain = 'never' }]",
         );
         let by = |rules: &Rules, cgroup| by_rules(rules, &Pods::default(), cgroup);
-        for (cgroup, domain) in [
-            ("/system.slice/x.service/inside", "x"),
-            ("/a/b", "/a"),
-            ("/c/d", "/c/d"),
-            ("", "shared"),
-            ("/", "shared"),
-        ] {
+        for (cgroup, domain) in
+            [("/system.slice/x.service/inside", "x"), ("/a/b", "/a"), ("/c/d", "/c/d"), ("", "/"), ("/", "/")]
+        {
             assert_eq!(by(&two, cgroup), domain, "{cgroup}");
         }
         assert_eq!(by(&rules("default = 'shared'"), "/c"), "shared");

@@ -8,10 +8,14 @@ use super::look::Shared;
 use crate::shared::cost;
 use crate::shared::sample::{Sample, TenantRow};
 use nuksm_sysroot::Root;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 /// The name under which all tenants but the biggest are summed.
 const OTHERS: &str = "other";
+
+/// A domain's name may be the path of a cgroup: so many characters of it.
+const LONGEST_NAME: usize = 128;
 
 /// A page of metrics under construction.
 #[derive(Debug, Default)]
@@ -189,11 +193,15 @@ fn domains(page: &mut Page, shared: &Shared, max_domains: usize) {
     let Some(domains) = look.as_ref().and_then(|look| look.domains.as_ref()) else {
         return;
     };
-    let mut rows: Vec<(String, u64, u64)> = domains
-        .domains
-        .iter()
-        .map(|row| (row.name.clone(), row.saved_bytes, row.tenants.len() as u64))
-        .collect();
+    // Two may have one name: a series is there once.
+    let mut named = BTreeMap::<String, (u64, u64)>::new();
+    for row in &domains.domains {
+        let (saved, tenants) = named.entry(row.name.chars().take(LONGEST_NAME).collect()).or_default();
+        *saved += row.saved_bytes;
+        *tenants += row.tenants.len() as u64;
+    }
+    let mut rows: Vec<(String, u64, u64)> =
+        named.into_iter().map(|(name, (saved, tenants))| (name, saved, tenants)).collect();
     rows.sort_by_key(|(name, saved, _)| (std::cmp::Reverse(*saved), name.clone()));
     let rest = rows.split_off(rows.len().min(max_domains));
     if !rest.is_empty() {

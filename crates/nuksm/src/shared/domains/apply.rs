@@ -2,15 +2,15 @@
 //! Carrying rules out, once or as tenants come.
 
 use super::kernel::require;
-use super::plan::{self, Change, Plan};
+use super::plan::{self, Change, Looked, Plan};
 use super::pods::{self, Pods};
 use super::rule::Rules;
 use crate::shared::lock::Lock;
 use crate::shared::stop::Stop;
 use anyhow::{Context, Result};
 use log::{info, warn};
-use nuksm_cgroupfs::Watch;
-use nuksm_sysroot::Root;
+use nuksm_cgroupfs::{Default, Watch};
+use nuksm_sysroot::{Root, printable};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -64,19 +64,32 @@ impl Applying {
 
     /// Applies the rules as tenants come, until asked to end. `done` is told of each pass.
     pub fn run(&mut self, stop: &Stop, mut done: impl FnMut(Result<Applied>)) -> Result<()> {
-        let watch = Watch::new().context("cannot watch for new cgroups")?;
         let mut all = true;
+        let mut watch = None;
         loop {
-            done(self.pass(all, false, Some(&watch)));
-            all = false;
+            // Whoever has root's number can use up what there is of these: then each
+            // interval has to do.
+            match watch.take().map_or_else(Watch::new, Ok) {
+                Ok(again) => watch = Some(again),
+                Err(error) => self.say(&format!("cannot watch for new cgroups: {error}")),
+            }
+            let passed = self.pass(all, false, watch.as_ref());
+            all &= passed.is_err();
+            done(passed);
             let due = Instant::now() + self.rules.interval.duration();
             loop {
                 let left = due.saturating_duration_since(Instant::now());
                 if stop.is_requested() {
                     return Ok(());
                 }
-                if left.is_zero() || watch.wait(left.min(DEAF)).context("cannot wait for new cgroups")? {
+                if left.is_zero() {
                     break;
+                }
+                let time = left.min(DEAF);
+                match &watch {
+                    Some(watch) if watch.wait(time).context("cannot wait for new cgroups")? => break,
+                    None if stop.wait(time) => return Ok(()),
+                    _ => {}
                 }
             }
         }
@@ -84,36 +97,58 @@ impl Applying {
 
     /// One pass. With `all` cgroups that earlier rules named are looked for everywhere.
     fn pass(&mut self, all: bool, dry_run: bool, watch: Option<&Watch>) -> Result<Applied> {
-        let root = &self.root;
-        let (pods, labels) = self.rules.of_pods();
-        if let (Some(watch), true) = (watch, pods) {
-            watch.add(root, pods::DIRECTORY)?;
+        let root = &self.root.clone();
+        let default = require(root)?;
+        let set_default =
+            || self.rules.default.write(root).context("cannot set what cgroups have that no rule names");
+        // Before all else: who comes meanwhile shares with nobody.
+        if default != self.rules.default && self.rules.default == Default::Own && !dry_run {
+            set_default()?;
         }
-        let pods = if pods { Pods::read(root, labels)? } else { Pods::default() };
-        let mut unwatched = None;
+        let (of_pods, labels) = self.rules.of_pods();
+        let (mut unwatched, mut failed) = (None, Vec::new());
+        if let (Some(watch), true) = (watch, of_pods) {
+            unwatched = watch.add(root, pods::DIRECTORY).err();
+        }
+        // Those that are not known keep what they have.
+        let pods = if of_pods { Pods::read(root, labels) } else { Ok(Pods::default()) };
+        let pods = pods.unwrap_or_else(|error| {
+            failed.push(("pods".to_owned(), format!("{error:#}")));
+            Pods::default()
+        });
         // Before it is listed: what is made meanwhile is seen by one or the other.
         let mut open = |path: &str| {
             unwatched =
                 watch.and_then(|watch| nuksm_cgroupfs::watch(watch, root, path).err()).or(unwatched.take());
         };
-        let default = require(root)?;
-        // First: who comes meanwhile shares with nobody.
-        if default != self.rules.default && !dry_run {
-            self.rules.default.write(root).context("cannot set what cgroups have that no rule names")?;
-        }
-        let cgroups = plan::look(root, &self.rules, &pods, all, &mut open)?;
-        let Plan { changes, kept, without_memory } = Plan::new(&cgroups)?;
-        let mut failed = Vec::new();
+        let Looked { cgroups, unread, hiding } = plan::look(root, &self.rules, &pods, all, &mut open);
+        let Plan { changes, kept, mut without_memory } = Plan::new(&cgroups)?;
+        let is_there = |path: &str| root.path("sys/fs/cgroup").join(&path[1..]).exists();
+        without_memory.retain(|path| is_there(path));
         let mut made = Vec::new();
         for change in changes {
             match if dry_run { Ok(()) } else { change.make(root) } {
                 Ok(()) => made.push(change),
                 // It may be gone by now.
-                Err(error) if root.path("sys/fs/cgroup").join(&change.cgroup[1..]).exists() => {
+                Err(error) if is_there(&change.cgroup) => {
                     failed.push((change.cgroup, format!("{error:#}")));
                 }
                 Err(_) => {}
             }
+        }
+        // After all else, and only if that went well: who has to be kept apart is.
+        let is_late = default != self.rules.default && self.rules.default == Default::Shared && !dry_run;
+        if is_late && failed.is_empty() {
+            set_default()?;
+        }
+        for (path, why) in unread.iter().filter(|(path, _)| is_there(path)) {
+            self.say(&format!("{path} and all below it are passed over: {why}"));
+        }
+        for path in &hiding {
+            self.say(&format!(
+                "a rule names {path}, so an earlier rule for some below it has no say there: the outermost \
+                 cgroup that any rule names decides"
+            ));
         }
         if let Some(error) = unwatched {
             self.say(&format!("{error}: new cgroups are seen at the next interval only"));
@@ -137,7 +172,7 @@ impl Applying {
     fn say(&mut self, text: &str) {
         // Names in it may be anybody's, and without end.
         if self.said.len() < 1000 && self.said.insert(text.to_owned()) {
-            warn!("[domains] {text}");
+            warn!("[domains] {}", printable(text));
         }
     }
 }
@@ -149,10 +184,10 @@ impl Applied {
             info!("[domains] cgroups that no rule names: {}", self.default);
         }
         for change in &self.changes {
-            info!("[domains] {}: {}", change.cgroup, change.domain);
+            info!("[domains] {}: {}", printable(&change.cgroup), change.domain);
         }
         for (cgroup, why) in &self.failed {
-            warn!("[domains] {cgroup}: {why}");
+            warn!("[domains] {}: {}", printable(cgroup), printable(why));
         }
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is written beside a cgroup's domain: its name, and who chose it.
 
-use anyhow::Result;
-use nuksm_cgroupfs::{Given, give, remove_label, set_label};
+use anyhow::{Result, bail};
+use nuksm_cgroupfs::{Given, LONGEST_LABEL, SHARED, give, remove_label, set_label};
 use nuksm_sysroot::Root;
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -55,13 +55,28 @@ impl Label {
         Ok(nuksm_cgroupfs::label(root, path)?.and_then(|text| text.parse().ok()))
     }
 
+    /// Does the cgroup have that domain, as far as can be told? It may have been made anew
+    /// below the same name, or somebody wrote to it.
+    pub fn fits(&self, given: Option<Given>) -> bool {
+        match given {
+            Some(Given::Own) => self.name == "own",
+            Some(Given::Number(SHARED)) => self.name == "shared",
+            Some(Given::Number(_)) => self.name != "own" && self.name != "shared",
+            Some(Given::Inherit) | None => false,
+        }
+    }
+
     /// Gives a cgroup a domain. In whatever moment this ends, no name stands beside a number
     /// that is another name's.
     pub fn give(label: Option<&Self>, root: &Root, path: &str, given: Given) -> Result<()> {
+        let text = label.map(ToString::to_string);
+        if text.as_ref().is_some_and(|text| text.len() > LONGEST_LABEL) {
+            bail!("the name of its domain is too long");
+        }
         remove_label(root, path)?;
         give(root, path, given)?;
-        if let Some(label) = label {
-            set_label(root, path, &label.to_string())?;
+        if let Some(text) = text {
+            set_label(root, path, &text)?;
         }
         Ok(())
     }

@@ -3,7 +3,8 @@
 
 use super::give::{By, Label};
 use super::pods::Pods;
-use super::rule::{Rules, Wanted};
+use super::rule::{Rules, Wanted, is_unknown_pod};
+use crate::shared::tenants::with_cause;
 use anyhow::Result;
 use log::debug;
 use nuksm_cgroupfs::{GREATEST, Given, SHARED, children, given};
@@ -23,6 +24,8 @@ pub struct Cgroup {
     pub label: Option<Label>,
     /// What a rule wants; `None` where none names it, or it is below one that a rule names.
     pub wanted: Option<Wanted>,
+    /// It is a pod's of which nobody knows anything now: what it has stays.
+    pub is_unknown: bool,
 }
 
 /// Domains by name.
@@ -57,22 +60,39 @@ pub struct Plan {
     pub without_memory: Vec<String>,
 }
 
+/// Cgroups, as far as they could be read.
+#[derive(Debug, Default)]
+pub struct Looked {
+    /// In the order of paths.
+    pub cgroups: Vec<Cgroup>,
+    /// Those that could not be, with what is below them, and why. Whoever may make cgroups
+    /// can make such ones, and they keep no other from being seen.
+    pub unread: Vec<(String, String)>,
+    /// Cgroups that a rule names, so that an earlier rule for some below them has no say.
+    pub hiding: Vec<String>,
+}
+
 /// Looks at cgroups, and calls `open` with each in which rules may name some that are to
 /// come. With `all` also at those that no rule can name: an earlier one may have done.
-pub fn look(
-    root: &Root,
-    rules: &Rules,
-    pods: &Pods,
-    all: bool,
-    open: &mut dyn FnMut(&str),
-) -> Result<Vec<Cgroup>> {
-    let mut cgroups = Vec::new();
+pub fn look(root: &Root, rules: &Rules, pods: &Pods, all: bool, open: &mut dyn FnMut(&str)) -> Looked {
+    let mut looked = Looked::default();
     // With whether the rules' say ends above it.
     let mut left = vec![(String::new(), false)];
     while let Some((path, is_below)) = left.pop() {
         let wanted = if is_below || path.is_empty() { None } else { rules.wanted(&path, pods) };
-        let label = if path.is_empty() { None } else { Label::read(root, &path)? };
-        let is_set = label.as_ref().is_some_and(|label| label.by == By::Hand);
+        if wanted.is_some() && rules.hides(&path, pods) {
+            looked.hiding.push(format!("/{path}"));
+        }
+        let read = || anyhow::Ok((given(root, &path)?, Label::read(root, &path)?));
+        let found = if path.is_empty() { Ok((None, None)) } else { read() };
+        let (given, label) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                looked.unread.push((format!("/{path}"), format!("{error:#}")));
+                continue;
+            }
+        };
+        let is_set = label.as_ref().is_some_and(|label| label.by == By::Hand && label.fits(given));
         let is_below = is_below || wanted.is_some() || is_set;
         let is_open = !is_below && rules.may_name_below(&path);
         if is_open {
@@ -80,13 +100,17 @@ pub fn look(
         }
         if is_open || all {
             // The first one last, as it is taken from the end.
-            left.extend(children(root, &path)?.into_iter().rev().map(|child| (child, is_below)));
+            match children(root, &path) {
+                Ok(children) => left.extend(children.into_iter().rev().map(|child| (child, is_below))),
+                Err(error) => looked.unread.push((format!("/{path}"), with_cause(&error))),
+            }
         }
         if !path.is_empty() {
-            cgroups.push(Cgroup { given: given(root, &path)?, path, label, wanted });
+            let is_unknown = is_unknown_pod(&path, pods);
+            looked.cgroups.push(Cgroup { path, given, label, wanted, is_unknown });
         }
     }
-    Ok(cgroups)
+    looked
 }
 
 impl Numbers {
@@ -94,12 +118,18 @@ impl Numbers {
     pub fn of(cgroups: &[Cgroup]) -> Self {
         let mut numbers = Self::default();
         for cgroup in cgroups {
-            let Some(Given::Number(number)) = cgroup.given else { continue };
-            let name = cgroup.label.as_ref().map(|label| label.name.clone());
-            let holder = numbers.taken.entry(number).or_insert_with(|| name.clone());
-            // A number that another name has, or that somebody wrote by himself, is no name's.
-            if let Some(name) = name.filter(|name| holder.as_ref() == Some(name)) {
-                numbers.by_name.entry(name).or_insert(number);
+            let (Some(Given::Number(number)), Some(label)) = (cgroup.given, &cgroup.label) else { continue };
+            // A number that another name has is not this one's.
+            if numbers.taken.entry(number).or_insert_with(|| Some(label.name.clone())).as_ref()
+                == Some(&label.name)
+            {
+                numbers.by_name.entry(label.name.clone()).or_insert(number);
+            }
+        }
+        // Those that somebody wrote by himself are no name's, unless one has it already.
+        for cgroup in cgroups {
+            if let Some(Given::Number(number)) = cgroup.given {
+                numbers.taken.entry(number).or_insert(None);
             }
         }
         numbers
@@ -146,12 +176,13 @@ impl Plan {
     fn add(&mut self, cgroup: &Cgroup, numbers: &mut Numbers) -> Result<()> {
         let path = format!("/{}", cgroup.path);
         match (&cgroup.label, &cgroup.wanted) {
-            (Some(Label { by: By::Hand, name }), wanted) => {
+            (Some(label @ Label { by: By::Hand, name }), wanted) if label.fits(cgroup.given) => {
                 if let Some(wanted) = wanted.as_ref().filter(|wanted| wanted.as_str() != name) {
                     debug!("{path} stays {name}, as it was set; a rule says {}", wanted.as_str());
                 }
             }
             (_, Some(_)) if cgroup.given.is_none() => self.without_memory.push(path),
+            (_, None) if cgroup.is_unknown => {}
             (label, Some(wanted)) => {
                 let given = numbers.given(wanted)?;
                 let name = wanted.as_str().to_owned();
@@ -162,13 +193,13 @@ impl Plan {
                     self.changes.push(Change { cgroup: path, domain: name, given, label: Some(wanted) });
                 }
             }
-            (Some(Label { by: By::Rule, .. }), None) => self.changes.push(Change {
+            (Some(_), None) if cgroup.given.is_some() => self.changes.push(Change {
                 cgroup: path,
                 domain: "inherit".into(),
                 given: Given::Inherit,
                 label: None,
             }),
-            (None, None) => {}
+            (_, None) => {}
         }
         Ok(())
     }

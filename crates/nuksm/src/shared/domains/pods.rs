@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail};
 use nuksm_sysroot::Root;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 
 /// Where the kubelet makes a directory for each: its namespace, its name and its UID, with _ between them.
@@ -51,11 +51,21 @@ impl Pods {
         match std::fs::read_dir(&path) {
             Ok(entries) => {
                 let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-                pods.0.extend(names.filter_map(|name| {
+                let found = names.filter_map(|name| {
                     // Neither a namespace nor a name has a _.
                     let mut parts = name.splitn(3, '_');
                     let (namespace, _, uid) = (parts.next()?, parts.next()?, parts.next()?);
-                    Some((uid.to_owned(), Pod { namespace: namespace.to_owned(), ..Pod::default() }))
+                    Some((uid.to_owned(), namespace.to_owned()))
+                });
+                let mut namespaces = BTreeMap::<String, BTreeSet<String>>::new();
+                for (uid, namespace) in found {
+                    namespaces.entry(uid).or_default().insert(namespace);
+                }
+                // Somebody else made a directory, too: nobody knows whose it is.
+                namespaces.retain(|_, namespaces| namespaces.len() == 1);
+                pods.0.extend(namespaces.into_iter().map(|(uid, namespaces)| {
+                    let namespace = namespaces.into_iter().next().unwrap_or_default();
+                    (uid, Pod { namespace, ..Pod::default() })
                 }));
             }
             Err(error) if nuksm_sysroot::is_absent(&error) => {}
@@ -90,8 +100,9 @@ impl Pods {
 
 /// Labels are nowhere in the file system, in no form that all runtimes have.
 fn ask_runtime() -> Result<Vec<u8>> {
-    let mut crictl = Command::new("crictl");
-    crictl.args(["--timeout", "10s", "pods", "--output", "json"]).stdin(Stdio::null());
+    // Its own limit is for its questions only.
+    let mut crictl = Command::new("timeout");
+    crictl.args(["15", "crictl", "--timeout", "10s", "pods", "--output", "json"]).stdin(Stdio::null());
     let output = crictl.output().context("labels of pods are asked of the container runtime by crictl")?;
     if !output.status.success() {
         bail!("crictl, asked for labels of pods: {}", String::from_utf8_lossy(&output.stderr).trim());
@@ -110,6 +121,8 @@ mod tests {
             ("var/log/pods/web_front-7f_1-2/app/0.log", ""),
             ("var/log/pods/kube-system_etcd_abc/etcd/0.log", ""),
             ("var/log/pods/lost+found/x", ""),
+            ("var/log/pods/web_x_7/app/0.log", ""),
+            ("var/log/pods/evil_x_7/app/0.log", ""),
         ]);
         let pods = Pods::read(&root, false).unwrap();
         let namespace = |uid: &str| pods.get(uid.into()).map(|pod| pod.namespace.as_str());
@@ -117,6 +130,7 @@ mod tests {
             (namespace("1-2"), namespace("abc"), namespace("3")),
             (Some("web"), Some("kube-system"), None)
         );
+        assert_eq!(namespace("7"), None, "of two namespaces");
         let (_dir, root) = tree(&[]);
         assert_eq!(Pods::read(&root, false).unwrap(), Pods::default(), "no Kubernetes");
     }

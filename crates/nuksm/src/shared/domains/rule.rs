@@ -153,9 +153,9 @@ impl Tenants {
         let own = |is: bool| is.then_some(Each::Own);
         match self {
             Self::Cgroup(pattern) => own(pattern.matches_with(path, WHOLE)),
-            Self::Unit(pattern) => own(is_in_slices(path) && pattern.matches(name)),
+            Self::Unit(pattern) => own(is_in_slices(path) && is_unit(name, pattern) && pattern.matches(name)),
             Self::Guest(pattern) => {
-                own(is_in_slices(path) && guest_name(name).is_some_and(|guest| pattern.matches(&guest)))
+                own(is_in_slices(path) && guest_name(path).is_some_and(|guest| pattern.matches(&guest)))
             }
             Self::Namespace(pattern) => {
                 let pod = pods.get(pod_uid(path)?)?;
@@ -191,6 +191,14 @@ fn is_in_slices(path: &str) -> bool {
     path.rsplit_once('/').is_none_or(|(above, _)| above.split('/').all(is_slice))
 }
 
+/// A slice holds others' units, so it has to be meant: its name is to end so in the pattern.
+fn is_unit(name: &str, pattern: &Pattern) -> bool {
+    let ends = |ending| name.strip_suffix(ending).is_some();
+    ends(".service")
+        || ends(".scope")
+        || (ends(".slice") && pattern.as_str().strip_suffix(".slice").is_some())
+}
+
 fn is_slice(name: &str) -> bool {
     name.is_empty() || name.strip_suffix(".slice").is_some()
 }
@@ -198,10 +206,11 @@ fn is_slice(name: &str) -> bool {
 /// The guest whose scope this is. systemd writes - as \x2d inside of a part of a name.
 /// libvirt's have a running number before the name, and of that only letters, digits,
 /// - and . Proxmox's are in qemu.slice, and have a number alone.
-fn guest_name(scope: &str) -> Option<String> {
+fn guest_name(path: &str) -> Option<String> {
+    let (above, scope) = path.rsplit_once('/')?;
     let scope = scope.strip_suffix(".scope")?;
-    if scope.chars().all(|char| char.is_ascii_digit()) && !scope.is_empty() {
-        return Some(scope.to_owned());
+    if above == "qemu.slice" {
+        return scope.chars().all(|char| char.is_ascii_digit()).then(|| scope.to_owned());
     }
     let machine = scope.strip_prefix("machine-qemu\\x2d")?.replace("\\x2d", "-");
     let (number, name) = machine.split_once('-')?;
@@ -231,6 +240,11 @@ fn pod_uid(path: &str) -> Option<String> {
     (!uid.is_empty()).then_some(uid)
 }
 
+/// Is this the cgroup of a pod of which nobody knows anything now?
+pub fn is_unknown_pod(path: &str, pods: &Pods) -> bool {
+    pod_uid(path).is_some_and(|uid| pods.get(uid).is_none())
+}
+
 impl FromStr for Tenants {
     type Err = String;
 
@@ -249,7 +263,8 @@ impl FromStr for Tenants {
         match kind {
             "cgroup" => {
                 let path = words.strip_prefix('/').ok_or_else(wrong)?;
-                if path.contains("**") || path.ends_with('/') {
+                if path.contains("**") || path.contains("//") || path.starts_with('/') || path.ends_with('/')
+                {
                     return Err(wrong());
                 }
                 pattern(path).map(Self::Cgroup)
@@ -298,6 +313,13 @@ impl Rules {
                 (Target::Named(name), _) => Wanted::Named(name.clone()),
             })
         })
+    }
+
+    /// Has an earlier rule than the one that names the cgroup `path` no say below it?
+    pub fn hides(&self, path: &str, pods: &Pods) -> bool {
+        let names = |rule: &Rule| rule.tenants.iter().any(|tenants| tenants.matches(path, pods).is_some());
+        let earlier = self.rules.iter().take_while(|rule| !names(rule));
+        earlier.flat_map(|rule| &rule.tenants).any(|tenants| tenants.may_be_below(path))
     }
 
     /// May a rule name a cgroup below `path`?
@@ -361,6 +383,10 @@ mod tests {
                 assert!(!is(tenants, &path), "{tenants} {path}: whoever is there chose the name");
             }
         }
+        for slice in ["machine.slice", "kubepods.slice", "user.slice/user-1000.slice"] {
+            assert!(!is("unit:*", slice), "{slice} holds others' units");
+        }
+        assert!(!is("guest:*", "user.slice/user-1000.slice/100.scope"), "no guest of Proxmox");
         assert!(!is("guest:*", "machine.slice/machine-qemu\\x2dx\\x2dweb.scope"), "no number");
         assert!(!is("guest:*", "machine.slice/machine-lxc\\x2d1\\x2dweb.scope"));
     }
@@ -439,6 +465,7 @@ mod tests {
             "cgroup:",
             "cgroup:a",
             "cgroup:/a/",
+            "cgroup://a",
             "cgroup:/**",
             "pod:x",
             "unit:[",

@@ -72,30 +72,38 @@ impl<'a> Names<'a> {
     }
 
     /// The name of domain `number`, to which a process in this cgroup belongs.
-    pub fn name(&mut self, cgroup: &str, number: u64) -> Result<String> {
+    pub fn name(&mut self, cgroup: &str, number: u64) -> String {
         let mut path = cgroup.trim_matches('/');
+        // The one whose own the domain is, if its own: the first that counts memory.
+        let mut counts = None;
         while !path.is_empty() {
-            let (given, label) = self.look(path)?;
+            let (given, label) = self.look(path);
+            counts = counts.or(given.is_some().then(|| path.to_owned()));
             let label = label.as_ref().map(|label| label.name.clone());
             match given {
-                Some(Given::Own) if number > u64::from(GREATEST) => return Ok(format!("/{path}")),
+                Some(Given::Own) if number > u64::from(GREATEST) => return format!("/{path}"),
                 // It may have been given another one meanwhile.
                 Some(Given::Number(of)) if u64::from(*of) == number => {
-                    return Ok(label.unwrap_or_else(|| plain(number)));
+                    return label.unwrap_or_else(|| plain(number));
                 }
-                Some(Given::Number(_) | Given::Own) => return Ok(plain(number)),
+                Some(Given::Number(_) | Given::Own) => return plain(number),
                 Some(Given::Inherit) | None => path = path.rsplit_once('/').map_or("", |(above, _)| above),
             }
         }
-        Ok(if number > u64::from(GREATEST) { cgroup.to_owned() } else { plain(number) })
+        match counts {
+            Some(path) if number > u64::from(GREATEST) => format!("/{path}"),
+            _ => plain(number),
+        }
     }
 
-    fn look(&mut self, path: &str) -> Result<&(Option<Given>, Option<Label>)> {
+    /// What cannot be read is not known: whoever may make cgroups can make such ones.
+    fn look(&mut self, path: &str) -> &(Option<Given>, Option<Label>) {
         if !self.known.contains_key(path) {
-            let found = (given(self.root, path)?, Label::read(self.root, path)?);
+            let label = Label::read(self.root, path).ok().flatten();
+            let found = (given(self.root, path).ok().flatten(), label);
             self.known.insert(path.to_owned(), found);
         }
-        Ok(&self.known[path])
+        &self.known[path]
     }
 }
 
@@ -135,15 +143,17 @@ impl Domains {
         let mut names = Names::new(root);
         let mut rows = BTreeMap::<u64, DomainRow>::new();
         for ((tenant, saved), pages) in view.tenants.iter().zip(saved).zip(pages) {
-            let Some(number) = tenant.ksm.domain else {
-                return Ok(None);
-            };
-            let name = names.name(&tenant.cgroup, number)?;
+            // Of one that is just ending the kernel says nothing.
+            let Some(number) = tenant.ksm.domain else { continue };
+            let name = names.name(&tenant.cgroup, number);
             let row =
                 rows.entry(number).or_insert_with(|| DomainRow { number, name, ..DomainRow::default() });
             row.tenants.push(TenantOf::new(tenant));
             row.merged_mappings += pages.merged;
             row.saved_bytes += saved;
+        }
+        if rows.is_empty() && !view.tenants.is_empty() {
+            return Ok(None);
         }
         Ok(Some(Self {
             default: default.as_str(),

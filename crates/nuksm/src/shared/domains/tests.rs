@@ -120,6 +120,7 @@ fn a_number_with_two_names_stays_with_the_first() {
         given: Some(Given::Number(number)),
         label: Some(Label { by: By::Rule, name: name.into() }),
         wanted: Some(Wanted::Named(name.into())),
+        is_unknown: false,
     };
     let plan = Plan::new(&[cgroup("a", 5, "a"), cgroup("b", 5, "b"), cgroup("c", 6, "b")]).unwrap();
     let changed: Vec<&str> = plan.changes.iter().map(|change| change.cgroup.as_str()).collect();
@@ -162,7 +163,7 @@ fn domains_have_the_names_of_their_cgroups() {
         ("", 0, "shared"),
         ("/f", 8, if labelled { "acme" } else { "8" }),
     ] {
-        assert_eq!(names.name(cgroup, number).unwrap(), name, "{cgroup} {number}");
+        assert_eq!(names.name(cgroup, number), name, "{cgroup} {number}");
     }
 }
 
@@ -178,4 +179,75 @@ fn pages_that_cross_a_border_are_counted_by_whether_somebody_leaves() {
     assert_eq!(Border::new(&view), Border { leaving_pages: 0, crossing_pages: 3 });
     view.tenants[0].ksm.domain_left = Some(1);
     assert_eq!(Border::new(&view), Border { leaving_pages: 3, crossing_pages: 0 });
+}
+
+#[test]
+fn a_cgroup_that_cannot_be_read_keeps_no_other_from_its_domain() {
+    let (_dir, root) = host(&["a", "bad", "bad/below", "c"]);
+    if !may_label(&root) {
+        return;
+    }
+    std::fs::write(root.path("sys/fs/cgroup/bad/memory.ksm_domain"), "nonsense\n").unwrap();
+    // As whoever may make cgroups makes a path that is too long to be named.
+    let (name, mut at) = ("x".repeat(250), root.path("sys/fs/cgroup/c"));
+    while std::fs::create_dir(at.join(&name)).is_ok() {
+        at = at.join(&name);
+    }
+    let inside = rustix::fs::open(&at, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+    rustix::fs::mkdirat(&inside, &name, rustix::fs::Mode::RWXU).unwrap();
+    let rules = rules("default = 'shared'\nrules = [{ tenants = ['cgroup:/?'], domain = 'all' }]");
+    let applied = apply(&root, &rules);
+    assert_eq!((applied.changes.len(), applied.failed.len()), (2, 0));
+    let long = format!("/{}", "y".repeat(5000));
+    assert_eq!(Names::new(&root).name(&long, 7), "7");
+    rustix::fs::unlinkat(&inside, &name, rustix::fs::AtFlags::REMOVEDIR).unwrap();
+}
+
+#[test]
+fn what_was_set_by_hand_and_is_gone_from_the_cgroup_counts_no_more() {
+    let cgroup = |given, name: &str| Cgroup {
+        path: "a".into(),
+        given: Some(given),
+        label: Some(Label { by: By::Hand, name: name.into() }),
+        wanted: Some(Wanted::Own),
+        is_unknown: false,
+    };
+    let changes = |given, name| Plan::new(&[cgroup(given, name)]).unwrap().changes.len();
+    assert_eq!((changes(Given::Number(5), "acme"), changes(Given::Number(0), "shared")), (0, 0));
+    assert_eq!((changes(Given::Inherit, "acme"), changes(Given::Number(5), "own")), (1, 1));
+}
+
+#[test]
+fn a_pod_that_nobody_knows_any_more_keeps_its_domain() {
+    let uid = "11111111-0000-4000-8000-000000000001";
+    let path = format!("kubepods/pod{uid}");
+    let (_dir, root) = host(&["kubepods", &path]);
+    if !may_label(&root) {
+        return;
+    }
+    let logs = root.path(format!("var/log/pods/web_front_{uid}"));
+    std::fs::create_dir_all(&logs).unwrap();
+    let rules = rules("default = 'shared'\nrules = [{ tenants = ['namespace:*'], domain = 'each' }]");
+    assert_eq!(apply(&root, &rules).changes.len(), 1);
+    std::fs::remove_dir(logs).unwrap();
+    assert_eq!(apply(&root, &rules).changes.len(), 0);
+    assert!(matches!(given(&root, &path).unwrap(), Some(Given::Number(_))));
+}
+
+#[test]
+fn one_cgroup_without_its_name_changes_no_others_number() {
+    let cgroup = |path: &str, label: Option<&str>| Cgroup {
+        path: path.into(),
+        given: Some(Given::Number(5)),
+        label: label.map(|name| Label { by: By::Rule, name: name.into() }),
+        wanted: Some(Wanted::Named("acme".into())),
+        is_unknown: false,
+    };
+    let plan = Plan::new(&[cgroup("a", None), cgroup("b", Some("acme"))]).unwrap();
+    let changed: Vec<&str> = plan.changes.iter().map(|change| change.cgroup.as_str()).collect();
+    assert_eq!((changed, plan.kept), (vec!["/a"], 1));
+    let (_dir, root) = host(&["a"]);
+    let long = Label { by: By::Rule, name: "n".repeat(1100) };
+    assert!(Label::give(Some(&long), &root, "a", Given::Own).is_err());
+    assert_eq!(given(&root, "a").unwrap(), Some(Given::Inherit), "before anything is given");
 }
