@@ -341,6 +341,38 @@ def test_what_comes_back_from_swap_is_of_its_readers_domain(
         os.close(held)
 
 
+@pytest.mark.usefixtures("swap")
+def test_who_goes_to_and_fro_reads_back_no_merged_page(
+    ksm: Ksm, groups: Callable[[str], Group], tmp_path: Path
+) -> None:
+    """ksmd knows it in the other domain, and would not see that it leaves again."""
+    old, new = groups("old"), groups("new")
+    new.give(5)
+    with ExitStack() as stack:
+        tenants = [
+            stack.enter_context(Tenant(Spec(name, ANYWHERE, 1), old.prefix()))
+            for name in ("stays", "leaves")
+        ]
+        ksm.merge(2 * tenants[0].equal_pages)
+        ksm.rest()
+        held = lend(tenants[0], tmp_path / "fifo")
+
+        def paged_out() -> bool:
+            with contextlib.suppress(OSError):  # the kernel says that it found less
+                old.reclaim(64)
+            return not any(equal_frames(tenant) for tenant in tenants)
+
+        wait.until(paged_out, lambda: "paging out")
+        new.take(tenants[1].pid)
+        for _ in "12":
+            ksm.scan_once()
+        ksm.stop()
+        old.take(tenants[1].pid)
+        model.check_intact(tenants)  # all of their pages are read
+        assert not equal_frames(tenants[0]) & equal_frames(tenants[1])
+        os.close(held)
+
+
 def test_copies_are_of_their_pages_domain(
     ksm: Ksm, start: StartTenant, groups: Callable[[str], Group]
 ) -> None:

@@ -107,6 +107,43 @@ bool nuksm_forks_apart(struct mm_struct *mm)
 	       (membership.leaves || membership.domain != nuksm_domain_of(mm));
 }
 
+/**
+ * nuksm_is_settled - does a process belong to a domain, and did it when ksmd was there?
+ * @mm: of the process
+ * @domain: the number of the domain
+ *
+ * Return: whether it does, and has nothing that it might yet share in another one.
+ */
+bool nuksm_is_settled(struct mm_struct *mm, u64 domain)
+{
+	/* Written by ksmd, plainly: what is settled just now is settled with the next read */
+	struct nuksm_membership membership = data_race(mm->nuksm_membership);
+
+	if (!READ_ONCE(nuksm_has_domains))
+		return domain == NUKSM_SHARED_DOMAIN;
+	return membership.known && !membership.leaves && membership.domain == domain &&
+	       nuksm_domain_of(mm) == domain;
+}
+
+/**
+ * nuksm_cgroup_of - the memory cgroup of a process, to compare with others'
+ * @mm: of the process
+ *
+ * Return: what tells it from others as long as it is there; 0 if it is in none.
+ */
+unsigned long nuksm_cgroup_of(struct mm_struct *mm)
+{
+	struct task_struct *owner;
+	unsigned long cgroup = 0;
+
+	rcu_read_lock();
+	owner = rcu_dereference(mm->owner);
+	if (owner)
+		cgroup = (unsigned long)mem_cgroup_from_task(owner);
+	rcu_read_unlock();
+	return cgroup;
+}
+
 struct nuksm_outsiders {
 	u64 domain;
 	unsigned int areas;

@@ -24,7 +24,8 @@
  * @files: pages are merged and filed; else they are taken out of the trees
  * @waits: merged pages stay: nobody knows yet where the process belongs
  * @kept: one stayed that is merged in another domain, or may be
- * @failed: there was no memory for a copy; the others wait for the next scan
+ * @failed: there was no memory for a copy, of this process or of another one of its cgroup:
+ *	the others wait for the next scan
  */
 static struct nuksm_stay {
 	u64 domain;
@@ -33,6 +34,12 @@ static struct nuksm_stay {
 	bool kept;
 	bool failed;
 } nuksm_stay;
+
+/* The cgroup that had no memory for a copy last, and in which scan that was. */
+static struct {
+	unsigned long cgroup;
+	unsigned long seqnr;
+} nuksm_full_cgroup;
 
 /* ksmd has come to a process, or goes on there: has it changed its domain? */
 static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
@@ -53,6 +60,10 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 		.files = membership->known && domain == membership->domain,
 		.waits = domain == NUKSM_UNBORN,
 	};
+	if (nuksm_full_cgroup.cgroup &&
+	    nuksm_full_cgroup.seqnr == ksm_scan.seqnr)
+		nuksm_stay.failed = nuksm_full_cgroup.cgroup ==
+				    nuksm_cgroup_of(mm_slot->slot.mm);
 	ksm_scan.domain = domain;
 	if (nuksm_stay.files || nuksm_stay.waits || membership->leaves)
 		return;
@@ -90,6 +101,8 @@ static void nuksm_forget_domain(struct mm_struct *mm)
 static bool nuksm_leaves_domain(const struct ksm_stable_node *stable_node,
 				struct ksm_rmap_item *rmap_item)
 {
+	struct nuksm_membership *membership = &rmap_item->mm->nuksm_membership;
+	u64 domain;
 	int err;
 
 	if (!stable_node || stable_node->domain == nuksm_stay.domain) {
@@ -100,13 +113,22 @@ static bool nuksm_leaves_domain(const struct ksm_stable_node *stable_node,
 	nuksm_window(NUKSM_WINDOW_DOMAIN);
 	if (nuksm_stay.waits)
 		return true;
+	domain = stable_node->domain;
 	err = nuksm_stay.failed ? -ENOMEM :
 				  nuksm_unshare(rmap_item, &nuksm_domain_unmerged);
-	if (err)
-		nuksm_stay.kept = true;
+	if (!err)
+		return true;
+	nuksm_stay.kept = true;
+	if (!membership->leaves) {
+		membership->left = domain;
+		membership->leaves = true;
+	}
 	/* Each try at a full cgroup's limit takes long, and may end a process there */
-	if (err == -ENOMEM)
+	if (err == -ENOMEM && !nuksm_stay.failed) {
 		nuksm_stay.failed = true;
+		nuksm_full_cgroup.cgroup = nuksm_cgroup_of(rmap_item->mm);
+		nuksm_full_cgroup.seqnr = ksm_scan.seqnr;
+	}
 	return true;
 }
 
@@ -125,13 +147,14 @@ static void nuksm_pass_absent(pte_t pte)
 
 /*
  * A merged page is read back from swap for a process that did not let go of it before. May
- * it share it? The page is locked, and holds @stable_node.
+ * it share it? The page is locked, and holds @stable_node. Only if ksmd has been there in
+ * that domain: what it has elsewhere would not be seen as leaving.
  */
 static bool nuksm_may_share(const struct ksm_stable_node *stable_node,
 			    struct mm_struct *mm)
 {
 	/* data_race() as the bits beside it change, but these do not */
-	return data_race((u64)stable_node->domain) == nuksm_domain_of(mm);
+	return nuksm_is_settled(mm, data_race((u64)stable_node->domain));
 }
 
 #else /* !CONFIG_NUKSM_DOMAINS */
