@@ -309,6 +309,29 @@ def test_a_page_that_two_domains_have_is_not_merged(
     saved(ksm, PAGES, domains=1, each=2)
 
 
+@contextmanager
+def paged_out(ksm: Ksm, old: Group, fifo: Path) -> Iterator[list[Tenant]]:
+    """Two tenants whose merged pages are paged out, but held by somebody."""
+    with ExitStack() as stack:
+        tenants = [
+            # Their memory is their cgroup's, so that it can be paged out.
+            stack.enter_context(Tenant(Spec(name, ANYWHERE, 1), old.prefix()))
+            for name in ("stays", "leaves")
+        ]
+        ksm.merge(2 * tenants[0].equal_pages)
+        ksm.rest()
+        held = lend(tenants[0], fifo)
+
+        def are_out() -> bool:
+            with contextlib.suppress(OSError):  # the kernel says that it found less
+                old.reclaim(64)
+            return not any(equal_frames(tenant) for tenant in tenants)
+
+        wait.until(are_out, lambda: "paging out")
+        yield tenants
+        os.close(held)
+
+
 @pytest.mark.usefixtures("swap")
 def test_what_comes_back_from_swap_is_of_its_readers_domain(
     ksm: Ksm, groups: Callable[[str], Group], tmp_path: Path
@@ -316,29 +339,12 @@ def test_what_comes_back_from_swap_is_of_its_readers_domain(
     """A merged page that somebody holds is not gone when it has been paged out."""
     old, new = groups("old"), groups("new")
     new.give(5)
-    with ExitStack() as stack:
-        tenants = [
-            # Their memory is their cgroup's, so that it can be paged out.
-            stack.enter_context(Tenant(Spec(name, ANYWHERE, 1), old.prefix()))
-            for name in ("stays", "leaves")
-        ]
-        pages = tenants[0].equal_pages
-        ksm.merge(2 * pages)
-        ksm.rest()
-        held = lend(tenants[0], tmp_path / "fifo")
-
-        def paged_out() -> bool:
-            with contextlib.suppress(OSError):  # the kernel says that it found less
-                old.reclaim(64)
-            return not any(equal_frames(tenant) for tenant in tenants)
-
-        wait.until(paged_out, lambda: "paging out")
+    with paged_out(ksm, old, tmp_path / "fifo") as tenants:
         new.take(tenants[1].pid)
         for _ in "12":
             ksm.scan_once()
         ksm.stop()
         check_apart(tenants)
-        os.close(held)
 
 
 @pytest.mark.usefixtures("swap")
@@ -348,21 +354,7 @@ def test_who_goes_to_and_fro_reads_back_no_merged_page(
     """ksmd knows it in the other domain, and would not see that it leaves again."""
     old, new = groups("old"), groups("new")
     new.give(5)
-    with ExitStack() as stack:
-        tenants = [
-            stack.enter_context(Tenant(Spec(name, ANYWHERE, 1), old.prefix()))
-            for name in ("stays", "leaves")
-        ]
-        ksm.merge(2 * tenants[0].equal_pages)
-        ksm.rest()
-        held = lend(tenants[0], tmp_path / "fifo")
-
-        def paged_out() -> bool:
-            with contextlib.suppress(OSError):  # the kernel says that it found less
-                old.reclaim(64)
-            return not any(equal_frames(tenant) for tenant in tenants)
-
-        wait.until(paged_out, lambda: "paging out")
+    with paged_out(ksm, old, tmp_path / "fifo") as tenants:
         new.take(tenants[1].pid)
         for _ in "12":
             ksm.scan_once()
@@ -370,7 +362,6 @@ def test_who_goes_to_and_fro_reads_back_no_merged_page(
         old.take(tenants[1].pid)
         model.check_intact(tenants)  # all of their pages are read
         assert not equal_frames(tenants[0]) & equal_frames(tenants[1])
-        os.close(held)
 
 
 def test_copies_are_of_their_pages_domain(
