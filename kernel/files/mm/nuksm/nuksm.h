@@ -293,10 +293,8 @@ static inline u64 nuksm_filed_domain(const struct mm_struct *mm)
 	return 0;
 }
 
-static inline bool nuksm_has_outsiders(struct folio *folio, u64 domain)
-{
-	return false;
-}
+/* No function: to find the folio is to read the page. */
+#define nuksm_has_outsiders(...)	false
 
 #endif /* CONFIG_NUKSM_DOMAINS */
 
