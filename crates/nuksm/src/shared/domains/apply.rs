@@ -141,6 +141,7 @@ impl Applying {
         if is_late && failed.is_empty() {
             set_default()?;
         }
+        let default_now = if is_late && !failed.is_empty() { default } else { self.rules.default };
         for (path, why) in unread.iter().filter(|(path, _)| is_there(path)) {
             self.say(&format!("{path} and all below it are passed over: {why}"));
         }
@@ -160,8 +161,8 @@ impl Applying {
             ));
         }
         Ok(Applied {
-            default: self.rules.default.as_str(),
-            default_changed: default != self.rules.default,
+            default: default_now.as_str(),
+            default_changed: default != default_now,
             changes: made,
             kept,
             failed,

@@ -435,6 +435,18 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_for_what_is_above_hides_an_earlier_one() {
+        let rules: Rules = toml::from_str(
+            "rules = [{ tenants = ['namespace:*'], domain = 'each' }, { tenants = ['cgroup:/*'], domain = 'own' }]",
+        )
+        .unwrap();
+        assert!(rules.hides("kubepods.slice", &pods()), "pods would all be in one domain");
+        assert!(!rules.hides("machine.slice", &pods()), "there are none");
+        let turned = Rules { rules: rules.rules.into_iter().rev().collect(), ..Rules::default() };
+        assert!(!turned.hides("kubepods.slice", &pods()), "the first rule decides");
+    }
+
+    #[test]
     fn only_where_a_rule_may_name_somebody_is_looked() {
         let rules = |tenants: &str| Rules {
             rules: vec![Rule { tenants: vec![tenants.parse().unwrap()], domain: Target::Own }],
