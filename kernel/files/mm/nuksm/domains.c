@@ -165,11 +165,9 @@ static bool is_outsider(struct folio *folio, struct vm_area_struct *vma,
 	}
 	if (nuksm_domain_of(vma->vm_mm) == outsiders->domain)
 		return true;
-	if (!page_vma_mapped_walk(&pvmw))
-		return true;
-	page_vma_mapped_walk_done(&pvmw);
-	outsiders->found = true;
-	return false;
+	while (page_vma_mapped_walk(&pvmw))
+		outsiders->found = true;
+	return !outsiders->found;
 }
 
 /**
