@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import domains, stress, wait
-from nuksmlab.area import equal_to
+from nuksmlab.area import address_of, equal_to
 from nuksmlab.domains import Group, group
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import StartTenant, Tenant
@@ -37,10 +37,6 @@ def syscall(number: int, *arguments: int) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     done = libc.syscall(number, *(ctypes.c_ulong(word) for word in arguments))
     return int(done)
-
-
-def address_of(area: mmap.mmap) -> int:
-    return ctypes.addressof(ctypes.c_char.from_buffer(area))
 
 
 def never_there() -> int:
@@ -86,6 +82,36 @@ def wait_in(pid: int, number: int) -> None:
         return words[0] == str(number) and state in "SD"
 
     wait.until(is_there, lambda: Path(f"/proc/{pid}/syscall").read_text())
+
+
+@contextmanager
+def equal_child(tenant: Tenant) -> Iterator[tuple[int, int]]:
+    """A process with the tenant's equal pages, and where they are."""
+    ready, told = os.pipe()
+
+    def fill() -> None:
+        area = equal_to(tenant)
+        os.write(told, struct.pack("Q", address_of(area)))
+        signal.pause()
+
+    with forked(fill) as pid:
+        (address,) = struct.unpack("Q", os.read(ready, 8))
+        yield pid, address
+
+
+@contextmanager
+def ended_but_read(pid: int, address: int) -> Iterator[None]:
+    """The process is a zombie; its memory is there, as somebody reads it for ever."""
+
+    def read_for_ever() -> None:
+        memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
+        syscall(SYS_PREAD64, memory, never_there(), 8, address)
+
+    with forked(read_for_ever) as reader:
+        wait_in(reader, SYS_PREAD64)
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        yield
 
 
 @pytest.fixture
@@ -139,28 +165,27 @@ def test_memory_whose_last_thread_has_ended_shares_with_nobody(
 ) -> None:
     """Somebody reads it, for ever; ksmd has never seen it in its domain."""
     with ExitStack() as stack:
-        ready, told = os.pipe()
-
-        def fill() -> None:
-            area = equal_to(tenants[0])
-            os.write(told, struct.pack("Q", address_of(area)))
-            signal.pause()
-
-        victim = os.fork()
-        if victim == 0:
-            fill()
-        (address,) = struct.unpack("Q", os.read(ready, 8))
+        victim, address = stack.enter_context(equal_child(tenants[0]))
         stranger.take(victim)
-
-        def read_for_ever() -> None:
-            memory = os.open(f"/proc/{victim}/mem", os.O_RDONLY)
-            syscall(SYS_PREAD64, memory, never_there(), 8, address)
-
-        reader = stack.enter_context(forked(read_for_ever))
-        wait_in(reader, SYS_PREAD64)
-        os.kill(victim, signal.SIGKILL)
-        os.waitpid(victim, 0)
+        stack.enter_context(ended_but_read(victim, address))
         before = ksm.read("pages_sharing")
         for _ in range(SCANS):
             ksm.scan_once()
         assert ksm.read("pages_sharing") == before
+
+
+def test_memory_whose_last_thread_has_ended_costs_the_first_cgroup_nothing(
+    ksm: Ksm, stranger: Group, tenants: list[Tenant]
+) -> None:
+    """Nobody else would pay for copies: what is merged stays so until it is gone."""
+    with ExitStack() as stack:
+        victim, address = stack.enter_context(equal_child(tenants[0]))
+        ksm.merge(3 * PAGES)
+        ksm.rest()
+        stranger.take(victim)
+        stack.enter_context(ended_but_read(victim, address))
+        before = [ksm.read(name) for name in ("domain_unmerged", "pages_sharing")]
+        for _ in range(SCANS):
+            ksm.scan_once()
+        after = [ksm.read(name) for name in ("domain_unmerged", "pages_sharing")]
+        assert after == before

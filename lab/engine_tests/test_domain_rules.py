@@ -16,6 +16,7 @@ from nuksmlab.tenant import ANYWHERE, Spec, Tenant
 MIB = 2
 PAGES = MIB * 256
 LOGS = Path("/var/log")
+INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 SHORT_OF_ALL = 0.05  # how far an estimate may be off
 
 pytestmark = pytest.mark.skipif(
@@ -113,13 +114,13 @@ def tree() -> Iterator[Tree]:
 
 
 @pytest.fixture
-def daemon(tmp_path: Path, ksm: Ksm) -> Iterator[Callable[[], None]]:
-    """Starts it with the rules, and waits for its first pass."""
+def daemon(tmp_path: Path, ksm: Ksm) -> Iterator[Callable[..., None]]:
+    """Starts it with rules, and waits for its first pass."""
     config, log = tmp_path / "nuksm.toml", tmp_path / "log"
     processes: list[subprocess.Popen[bytes]] = []
 
-    def start() -> None:
-        config.write_text(RULES)
+    def start(rules: str = RULES, said_too: str = "") -> None:
+        config.write_text(rules)
         command = [str(paths.NUKSM), "domain", "apply", "--watch"]
         command += ["--config", str(config)]
         with log.open("w") as said:
@@ -131,6 +132,7 @@ def daemon(tmp_path: Path, ksm: Ksm) -> Iterator[Callable[[], None]]:
             log.read_text,
         )
         assert ksm.read_text("default_domain") == "shared [own]", log.read_text()
+        assert said_too in log.read_text()
 
     yield start
     for process in processes:
@@ -173,6 +175,30 @@ def test_each_tenant_is_where_rules_want_it_before_it_shares(
     # Whoever shares across a border first, and is moved then, is un-merged.
     assert ksm.read("domain_unmerged") == before
     assert all(tenant.bad_pages() == 0 for tenant in tree.tenants.values())
+
+
+def test_who_cannot_be_told_of_new_cgroups_looks_at_intervals(
+    tree: Tree, daemon: Callable[..., None]
+) -> None:
+    """As another of root's programs has taken all that there is of these."""
+    before = INSTANCES.read_text()
+    INSTANCES.write_text("0")
+    try:
+        daemon(RULES.replace("3600", "1"), "cannot watch for new cgroups")
+        tree.start("bob", GUESTS["bob"])
+        wait.until(lambda: given(GUESTS["bob"]) == "own", str)
+    finally:
+        INSTANCES.write_text(before)
+
+
+def test_who_cannot_ask_for_labels_carries_out_all_other_rules(
+    tree: Tree, daemon: Callable[..., None]
+) -> None:
+    """Here is no container runtime."""
+    rules = RULES.replace('["namespace:*"]', '["label:tenant=*"]')
+    daemon(rules, "crictl")
+    tree.start("bob", GUESTS["bob"])
+    wait.until(lambda: given(GUESTS["bob"]) == "own", str)
 
 
 def test_what_a_tenant_calls_its_own_cgroups_changes_nothing(

@@ -2,7 +2,6 @@
 """Pages are merged within a domain, and by no path across the border of two."""
 
 import contextlib
-import ctypes
 import mmap
 import os
 import signal
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import domains, stress, wait
-from nuksmlab.area import child, equal_to
+from nuksmlab.area import address_of, child, equal_to
 from nuksmlab.domains import Group, group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm, process_stat
@@ -249,7 +248,7 @@ def test_a_child_elsewhere_gets_pages_of_its_own(
     with child(area) as pid:
         elsewhere.take(pid)
         assert domains.domain_of(pid) == 5
-        here = ctypes.addressof(ctypes.c_char.from_buffer(area))
+        here = address_of(area)
         assert frames_at(pid, here, PAGES) == equal_frames(tenant)
         for _ in "12":
             ksm.scan_once()
@@ -267,7 +266,7 @@ def test_who_is_leaving_hands_nothing_on_to_its_children(
     elsewhere.give(5)
     ksm.merge(2 * PAGES)
     ksm.rest()
-    here = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    here = address_of(area)
     go, tell = os.pipe()
     forked, told = os.pipe()
     leaver = os.fork()

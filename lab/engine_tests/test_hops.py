@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import numa, stress, wait
-from nuksmlab.area import child, equal_to
+from nuksmlab.area import address_of, child, equal_to
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
 from nuksmlab.looks import SOON, look, look_until_seen, reading
@@ -72,10 +72,6 @@ def block() -> Iterator[Path]:
     if (found / "state").read_text().strip() == "online":
         stress.put(found / "state", "offline")
     stress.put(found / "state", "online_kernel")
-
-
-def address_of(area: mmap.mmap) -> int:
-    return ctypes.addressof(ctypes.c_char.from_buffer(area))
 
 
 def frames(area: mmap.mmap) -> list[int]:

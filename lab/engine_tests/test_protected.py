@@ -11,6 +11,7 @@ from fcntl import ioctl
 
 import pytest
 
+from nuksmlab.area import address_of
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import StartTenant
@@ -57,10 +58,6 @@ def two_areas() -> tuple[mmap.mmap, mmap.mmap, bytes]:
         area.madvise(MERGEABLE)
         area.write(contents)
     return one, other, contents
-
-
-def address_of(area: mmap.mmap) -> int:
-    return ctypes.addressof(ctypes.c_char.from_buffer(area))
 
 
 def test_who_asks_for_own_pages_is_told_of_merged_ones(

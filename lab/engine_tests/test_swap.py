@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import wait
+from nuksmlab.area import address_of
 from nuksmlab.ksm import Ksm
 
 PAGE = mmap.PAGESIZE
@@ -21,7 +22,7 @@ FRAME = (1 << 55) - 1
 
 def frames(area: mmap.mmap) -> list[int]:
     """Of each page, the page frame number of what is mapped there, or 0."""
-    address = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    address = address_of(area)
     with Path("/proc/self/pagemap").open("rb") as pagemap:
         pagemap.seek(address // PAGE * 8)
         entries = struct.unpack(f"{PAGES}Q", pagemap.read(PAGES * 8))
@@ -42,7 +43,7 @@ def test_no_merged_page_comes_back_where_none_may_be(ksm: Ksm) -> None:
     other.close()
     held, into = os.pipe()
     try:
-        address = ctypes.addressof(ctypes.c_char.from_buffer(kept))
+        address = address_of(kept)
         vector = (ctypes.c_void_p * 2)(address, PAGES * PAGE)
         libc = ctypes.CDLL(None, use_errno=True)
         assert libc.vmsplice(into, ctypes.byref(vector), 1, 0) == PAGES * PAGE

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import wait
+from nuksmlab.area import address_of
 from nuksmlab.bench.scanner import Scanner
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
@@ -54,10 +55,6 @@ def scanner(ksm: Ksm) -> Iterator[Scanner]:
 def some() -> bytes:
     """Pages that nobody else has."""
     return os.urandom(SIZE)
-
-
-def address_of(area: mmap.mmap) -> int:
-    return ctypes.addressof(ctypes.c_char.from_buffer(area))
 
 
 # All areas of a test: those of one that failed would else be merged with others'.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Memory of this process itself, offered to KSM, and of a child that has it, too."""
 
+import ctypes
 import mmap
 import os
 from collections.abc import Iterator
@@ -8,6 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nuksmlab.tenant import Tenant
+
+
+def address_of(area: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(area))
 
 
 def equal_to(tenant: Tenant) -> mmap.mmap:

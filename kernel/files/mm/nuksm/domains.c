@@ -150,8 +150,11 @@ struct nuksm_outsiders {
 	bool found;
 };
 
-/* Areas that are looked at: more of them, and the page is left alone. */
-#define MOST_AREAS	1024
+/*
+ * Areas that are looked at: more of them, and the page is left alone. ksmd pays for it, at
+ * each page that a tenant's forks share.
+ */
+#define MOST_AREAS	128
 
 static bool is_outsider(struct folio *folio, struct vm_area_struct *vma,
 			unsigned long addr, void *arg)
@@ -163,7 +166,9 @@ static bool is_outsider(struct folio *folio, struct vm_area_struct *vma,
 		outsiders->found = true;
 		return false;
 	}
-	if (nuksm_domain_of(vma->vm_mm) == outsiders->domain)
+	/* Where ksmd does not come, nobody would see that the process leaves */
+	if (data_race(vma->vm_flags) & VM_MERGEABLE &&
+	    nuksm_domain_of(vma->vm_mm) == outsiders->domain)
 		return true;
 	while (page_vma_mapped_walk(&pvmw))
 		outsiders->found = true;
@@ -171,7 +176,7 @@ static bool is_outsider(struct folio *folio, struct vm_area_struct *vma,
 }
 
 /**
- * nuksm_has_outsiders - is a page mapped by another domain, too?
+ * nuksm_has_outsiders - is a page mapped by another domain, or where ksmd never comes?
  * @folio: of the page, which is not merged
  * @domain: the domain
  *
@@ -187,12 +192,15 @@ bool nuksm_has_outsiders(struct folio *folio, u64 domain)
 	struct rmap_walk_control rwc = {
 		.rmap_one = is_outsider,
 		.arg = &outsiders,
+		/* All who mapped it may be gone by now, and the anon_vma with them */
+		.anon_lock = folio_lock_anon_vma_read,
 	};
 
 	if (!READ_ONCE(nuksm_has_domains) || folio_mapcount(folio) < 2)
 		return false;
 	if (folio_test_ksm(folio))
 		return true;
+	nuksm_window(NUKSM_WINDOW_OUTSIDERS);
 	rmap_walk(folio, &rwc);
 	return outsiders.found;
 }

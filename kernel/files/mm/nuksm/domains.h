@@ -22,7 +22,8 @@
  * struct nuksm_stay - how the visit that is going on is made
  * @domain: in which the process may share
  * @files: pages are merged and filed; else they are taken out of the trees
- * @waits: merged pages stay: nobody knows yet where the process belongs
+ * @waits: merged pages stay: nobody knows yet where the process belongs, or who would pay
+ *	for copies, as its last thread has ended
  * @kept: one stayed that is merged in another domain, or may be
  * @failed: there was no memory for a copy, of this process or of another one of its cgroup:
  *	the others wait for the next scan
@@ -58,7 +59,7 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 	nuksm_stay = (struct nuksm_stay) {
 		.domain = domain,
 		.files = membership->known && domain == membership->domain,
-		.waits = domain == NUKSM_UNBORN,
+		.waits = domain >= NUKSM_NO_DOMAIN,
 	};
 	if (nuksm_full_cgroup.cgroup &&
 	    nuksm_full_cgroup.seqnr == ksm_scan.seqnr)
@@ -80,7 +81,7 @@ static void nuksm_end_visit(struct mm_struct *mm)
 		return;
 	if (!nuksm_stay.kept)
 		membership->leaves = false;
-	if (!nuksm_stay.files && nuksm_stay.domain < NUKSM_NO_DOMAIN) {
+	if (!nuksm_stay.files) {
 		membership->domain = nuksm_stay.domain;
 		membership->known = true;
 	}
@@ -93,29 +94,45 @@ static void nuksm_forget_domain(struct mm_struct *mm)
 	mm->nuksm_membership.leaves = false;
 }
 
+/* Of a merged page that could not be filed nobody knows whose it is. */
+static bool nuksm_is_foreign(struct page *page,
+			     const struct ksm_stable_node *stable_node)
+{
+	return stable_node ? stable_node->domain != nuksm_stay.domain :
+			     !nuksm_stay.files && folio_test_ksm(page_folio(page));
+}
+
 /*
  * ksmd came by a page of whose process it does not know that it may be merged as things are,
  * or that is merged in another domain than its process's. It gets out of the trees, the
  * process gets a page of its own.
  */
-static bool nuksm_leaves_domain(const struct ksm_stable_node *stable_node,
+static bool nuksm_leaves_domain(struct page *page,
+				const struct ksm_stable_node *stable_node,
 				struct ksm_rmap_item *rmap_item)
 {
 	struct nuksm_membership *membership = &rmap_item->mm->nuksm_membership;
-	u64 domain;
+	bool is_foreign = nuksm_is_foreign(page, stable_node);
+	u64 domain = stable_node ? stable_node->domain : membership->left;
 	int err;
 
-	if (!stable_node || stable_node->domain == nuksm_stay.domain) {
-		if (!nuksm_stay.files && rmap_item->address & UNSTABLE_FLAG)
-			remove_rmap_item_from_tree(rmap_item);
-		return !nuksm_stay.files;
-	}
+	if (nuksm_stay.files && !is_foreign)
+		return false;
+	/* A fork may have had merged what was filed before: that is out of date anyway */
+	if (rmap_item->address & UNSTABLE_FLAG)
+		remove_rmap_item_from_tree(rmap_item);
+	if (!is_foreign)
+		return true;
 	nuksm_window(NUKSM_WINDOW_DOMAIN);
 	if (nuksm_stay.waits)
 		return true;
-	domain = stable_node->domain;
-	err = nuksm_stay.failed ? -ENOMEM :
-				  nuksm_unshare(rmap_item, &nuksm_domain_unmerged);
+	/* What has failed cannot be copied, and a fault that fails would be tried for ever */
+	if (PageHWPoison(page))
+		err = -EHWPOISON;
+	else if (nuksm_stay.failed)
+		err = -ENOMEM;
+	else
+		err = nuksm_unshare(rmap_item, &nuksm_domain_unmerged);
 	if (!err)
 		return true;
 	nuksm_stay.kept = true;
@@ -171,7 +188,8 @@ static inline void nuksm_forget_domain(struct mm_struct *mm)
 {
 }
 
-static inline bool nuksm_leaves_domain(const struct ksm_stable_node *stable_node,
+static inline bool nuksm_leaves_domain(struct page *page,
+				       const struct ksm_stable_node *stable_node,
 				       struct ksm_rmap_item *rmap_item)
 {
 	return false;

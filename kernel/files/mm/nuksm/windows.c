@@ -23,6 +23,7 @@ static const char * const window_names[NR_NUKSM_WINDOWS] = {
 	[NUKSM_WINDOW_LOOK]	= "look",
 	[NUKSM_WINDOW_REPLICA]	= "replica",
 	[NUKSM_WINDOW_DOMAIN]	= "domain",
+	[NUKSM_WINDOW_OUTSIDERS] = "outsiders",
 };
 
 /* Microseconds, 0 for no delay. */

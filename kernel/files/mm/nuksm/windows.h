@@ -23,6 +23,7 @@
  * @NUKSM_WINDOW_LOOK: clearing accessed bits, and seeing which are set again
  * @NUKSM_WINDOW_REPLICA: copying a merged page, and mapping the copy
  * @NUKSM_WINDOW_DOMAIN: finding a page merged in another domain, and un-merging it
+ * @NUKSM_WINDOW_OUTSIDERS: seeing that others map a page, and looking who that is
  * @NR_NUKSM_WINDOWS: how many there are
  */
 enum nuksm_window {
@@ -39,6 +40,7 @@ enum nuksm_window {
 	NUKSM_WINDOW_LOOK,
 	NUKSM_WINDOW_REPLICA,
 	NUKSM_WINDOW_DOMAIN,
+	NUKSM_WINDOW_OUTSIDERS,
 	NR_NUKSM_WINDOWS,
 };
 

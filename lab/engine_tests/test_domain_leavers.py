@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Who goes to another domain with pages that ksmd finds half-way, or never comes to."""
+
+import mmap
+import os
+import signal
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import domains, stress
+from nuksmlab.area import address_of
+from nuksmlab.domains import Group, group
+from nuksmlab.fuzz import model
+from nuksmlab.ksm import Ksm, process_stat
+
+PAGES = 64
+FIRST, SECOND = 1, 1001  # of contents, one after the other
+SCANS = 4
+
+pytestmark = pytest.mark.skipif(
+    not domains.exist() or not Path("/sys/devices/system/node").exists(),
+    reason="this kernel has no merge domains, or no nodes",
+)
+
+
+def contents(first: int) -> bytes:
+    """A page for each number from the first on."""
+    numbers = range(first, first + PAGES)
+    return b"".join(struct.pack("Q", n) * (mmap.PAGESIZE // 8) for n in numbers)
+
+
+def area_of(first: int, mergeable: bool = True) -> mmap.mmap:
+    area = mmap.mmap(-1, PAGES * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE)
+    area.madvise(mmap.MADV_NOHUGEPAGE)
+    if mergeable:
+        area.madvise(mmap.MADV_MERGEABLE)
+    area.write(contents(first))
+    return area
+
+
+def frames(pid: int, area: mmap.mmap) -> set[int]:
+    return set(model.frames(pid, address_of(area), PAGES))
+
+
+class Puppet:
+    """A child of this process that does one thing after the other, as it is told."""
+
+    def __init__(self, *things: Callable[[], object]) -> None:
+        orders, self.tell = os.pipe()
+        self.done, does = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.tell)
+            for do in things:
+                os.read(orders, 1)
+                answer = do()
+                os.write(does, f"{answer}\n".encode())
+            os.read(orders, 1)
+            os._exit(0)
+        os.close(orders)
+        os.close(does)
+
+    def next(self) -> str:
+        os.write(self.tell, b".")
+        return os.read(self.done, 64).decode().strip()
+
+    def end(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.tell)
+        os.close(self.done)
+
+
+@contextmanager
+def puppet(*things: Callable[[], object]) -> Iterator[Puppet]:
+    made = Puppet(*things)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.fixture
+def stranger() -> Iterator[Group]:
+    """A cgroup in a domain of its own."""
+    stress.account_memory()
+    with group("stranger") as stranger:
+        stranger.give(5)
+        yield stranger
+
+
+def fork_and_wait() -> int:
+    pid = os.fork()
+    if pid == 0:
+        signal.pause()
+    return pid
+
+
+@pytest.mark.windows  # the kernel that has them tells which item is in which tree
+def test_what_is_filed_is_out_of_the_trees_when_its_process_has_left(
+    ksm: Ksm, stranger: Group
+) -> None:
+    """Though its page was merged, for a child, and its cgroup cannot pay for copies."""
+    kept: list[mmap.mmap] = []
+
+    def rewrite() -> int:
+        kept[0][:] = contents(SECOND)
+        return fork_and_wait()
+
+    with ExitStack() as stack:
+        leaver = stack.enter_context(
+            puppet(lambda: kept.append(area_of(FIRST)), rewrite)
+        )
+        leaver.next()
+        mine = area_of(SECOND)
+        for _ in range(SCANS):
+            ksm.scan_once()
+        relative = int(leaver.next())
+        stack.callback(os.kill, relative, signal.SIGKILL)
+        ksm.scan_once()
+        assert process_stat(relative)["ksm_merging_pages"] == PAGES
+        assert process_stat(leaver.pid)["ksm_merging_pages"] == 0
+        stress.put(stranger.path / "memory.swap.max", 0)
+        stress.put(stranger.path / "memory.max", 0)
+        stress.put(Path(f"/proc/{leaver.pid}/oom_score_adj"), -1000)
+        stranger.take(leaver.pid)
+        ksm.scan_once()
+        assert domains.left_by(leaver.pid) == domains.SHARED
+        assert model.AUDIT.exists()
+        model.check_audit()
+        stranger.limit(None)
+        for _ in "12":
+            ksm.scan_once()
+        assert domains.left_by(leaver.pid) is None
+        model.check_audit()
+    assert mine[:] == contents(SECOND)
+
+
+def test_no_page_is_merged_that_a_relative_has_where_ksmd_never_comes(
+    ksm: Ksm, stranger: Group
+) -> None:
+    """It would keep the page when it goes to another domain."""
+    theirs = area_of(FIRST, mergeable=False)
+    wanted = theirs[:]
+
+    def offer() -> None:
+        theirs.madvise(mmap.MADV_MERGEABLE)
+
+    other: list[mmap.mmap] = []
+    with (
+        puppet(lambda: other.append(area_of(FIRST))) as equal,
+        puppet(offer) as relative,
+    ):
+        equal.next()
+        for _ in "12":
+            ksm.scan_once()
+        relative.next()
+        for _ in range(SCANS):
+            ksm.scan_once()
+        mine = area_of(FIRST)
+        for _ in range(SCANS):
+            ksm.scan_once()
+        assert process_stat(os.getpid())["ksm_merging_pages"] == PAGES
+        assert not frames(os.getpid(), mine) & frames(os.getpid(), theirs)
+        stranger.take(relative.pid)
+        for _ in "12":
+            ksm.scan_once()
+        assert domains.left_by(relative.pid) is None
+        assert not frames(os.getpid(), mine) & frames(relative.pid, theirs)
+    assert theirs[:] == wanted and mine[:] == wanted
