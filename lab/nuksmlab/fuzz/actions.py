@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nuksmlab import domains, program, stress
-from nuksmlab.fuzz.crowd import Crowd
+from nuksmlab.fuzz.crowd import Crowd, Member
 from nuksmlab.ksm import Ksm
 
-MOST_PER_NODE = 4
 MERGE_SECONDS = 10.0
 POLL_SECONDS = 0.2
 
@@ -73,12 +72,12 @@ class Actions:
 
     def start_fuzzer(self) -> None:
         nodes = self.crowd.nodes
-        if len(self.crowd.alive) < MOST_PER_NODE * len(nodes):
+        if len(self.crowd.alive) < self.crowd.size.most * len(nodes):
             with self.counted("start a fuzzer"):
                 self.crowd.start(self.choose.choice(nodes))
 
     def end_fuzzer(self) -> None:
-        if len(self.crowd.alive) <= len(self.crowd.nodes):
+        if len(self.crowd.alive) <= self.crowd.size.first // 2 * len(self.crowd.nodes):
             return
         member = self.crowd.any()
         if self.choose.random() < 0.5:
@@ -179,22 +178,26 @@ class Actions:
         with self.counted("reclaim from a fuzzer", errno.EAGAIN):
             member.cgroup.reclaim(max(1, member.mib // 2))
 
+    def some(self) -> list[Member]:
+        """Fuzzers: one of a few, more of many."""
+        return self.choose.choices(self.crowd.alive, k=self.crowd.size.first // 2)
+
     def give_domain(self) -> None:
         """To all that a fuzzer has, or to half of it, where it may not be."""
-        cgroup = self.crowd.any().cgroup
-        chosen = self.choose.choice([cgroup, *cgroup.halves])
-        with self.counted("give a domain"):
-            chosen.give(self.choose.choice(DOMAINS))
+        for member in self.some():
+            chosen = self.choose.choice([member.cgroup, *member.cgroup.halves])
+            with self.counted("give a domain"):
+                chosen.give(self.choose.choice(DOMAINS))
 
     def change_default_domain(self) -> None:
         self.turn("default_domain", ("shared", "own"))
 
     def move(self) -> None:
         """A fuzzer, or a child of one, to where it is, or to another domain perhaps."""
-        cgroup = self.crowd.any().cgroup
-        if pids := cgroup.pids():
-            with self.counted("move to another cgroup", errno.ESRCH):
-                self.choose.choice(cgroup.halves).take(self.choose.choice(pids))
+        for cgroup in (member.cgroup for member in self.some()):
+            if pids := cgroup.pids():
+                with self.counted("move to another cgroup", errno.ESRCH):
+                    self.choose.choice(cgroup.halves).take(self.choose.choice(pids))
 
     def swap_off_and_on(self) -> None:
         """Without limits, within which some could not come back."""

@@ -5,7 +5,7 @@ import random
 import signal
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,8 +14,21 @@ from nuksmlab.domains import Halves
 from nuksmlab.fuzz.fuzzer import PROFILES, Fuzzer, Spec
 from nuksmlab.tenant import TenantError
 
-PAGES = (256, 512, 1024)
 PAGES_PER_MIB = 256
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a crowd: fuzzers on each node, first and at most, and pages of each."""
+
+    first: int
+    most: int
+    pages: Sequence[int]
+
+
+FEW = Size(2, 4, (256, 512, 1024))
+# Of hundreds most wait for a CPU, and are somewhere in the middle of things.
+MANY = Size(52, 60, (8, 16, 32))
 
 
 class Counts:
@@ -63,6 +76,7 @@ class Crowd:
     def __init__(self, choose: random.Random, counts: Counts) -> None:
         self.choose = choose
         self.counts = counts
+        self.size = choose.choice((FEW, FEW, MANY))
         self.nodes = numa.online()
         self.alive: list[Member] = []
         self.started = 0
@@ -70,7 +84,10 @@ class Crowd:
     def start(self, node: int) -> None:
         name = f"fuzz-{self.started}"
         self.started += 1
-        profile, pages = self.choose.choice(PROFILES), self.choose.choice(PAGES)
+        profile, pages = (
+            self.choose.choice(PROFILES),
+            self.choose.choice(self.size.pages),
+        )
         seed = self.choose.getrandbits(63)
         cgroup = Halves(name)
         cgroup.stand_back()

@@ -20,7 +20,6 @@ from nuksmlab.tenant import Spec, Tenant
 REST_SECONDS = 0.5
 SHARER_MIB = 8
 FEW, MANY = 16, 256
-STARTED_PER_NODE = 2
 # Not ksm_zero_pages, which drifts in stock, too: a fork takes over its parent's count
 # before it takes the lock under which pages are copied.
 LEFT_BEHIND = (
@@ -66,7 +65,7 @@ class Round:
         self.ksm.write_text("advisor_mode", "none")
         self.ksm.set_speed(BRISK)
         for node in self.crowd.nodes:
-            for _ in range(STARTED_PER_NODE):
+            for _ in range(self.crowd.size.first):
                 self.crowd.start(node)
             spec = Spec(f"share-{node}", node, SHARER_MIB, madvised=True)
             self.sharers.append(Tenant(spec))

@@ -48,7 +48,14 @@ MORE = (
     part("paper", "paper", "QUICK=1", after=["build", "kernel-lab", "kernel-um"]),
     part("engine-debug", after=["build", "kernel-debug"]),
     # After the other one: they write to one journal.
-    part("stress", "stress", "SECONDS=300", FUZZ, after=["fuzz", "kernel-debug"]),
+    part(
+        "stress",
+        "stress",
+        "NODES=4",
+        "SECONDS=300",
+        FUZZ,
+        after=["fuzz", "kernel-debug"],
+    ),
     part("selftests-some", after=["build", "kernel-lab"]),
     part("guest-4", after=["build"]),
     part("engine-4", after=["build", "kernel-lab"]),
