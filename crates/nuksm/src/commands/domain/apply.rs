@@ -65,7 +65,7 @@ fn watch(root: &Root, rules: Rules, json: bool) -> Result<ExitCode> {
         if is_news && written.is_ok() {
             written = output::print_report(json, &applied, |applied| applied.text(false));
         }
-    })?;
+    });
     output::unless_closed(written)?;
     Ok(ExitCode::SUCCESS)
 }

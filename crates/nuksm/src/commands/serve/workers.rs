@@ -174,7 +174,7 @@ impl Workers {
         *shared.divided() = Some(Divided::default());
         let thread = std::thread::spawn(move || {
             let _watch = health.watch(DOMAINS);
-            let ran = applying.run(&stop, |passed| {
+            applying.run(&stop, |passed| {
                 let mut divided = shared.divided();
                 match &passed {
                     Ok(applied) => {
@@ -192,11 +192,7 @@ impl Workers {
                     }
                 }
             });
-            if let Err(error) = &ran {
-                health.failing(DOMAINS, format!("{error:#}"));
-                warn!("[domains] {error:#}");
-            }
-            ran
+            Ok(())
         });
         Ok(Worker { told, stopper, thread })
     }

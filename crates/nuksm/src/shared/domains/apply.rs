@@ -63,7 +63,7 @@ impl Applying {
     }
 
     /// Applies the rules as tenants come, until asked to end. `done` is told of each pass.
-    pub fn run(&mut self, stop: &Stop, mut done: impl FnMut(Result<Applied>)) -> Result<()> {
+    pub fn run(&mut self, stop: &Stop, mut done: impl FnMut(Result<Applied>)) {
         let mut all = true;
         let mut watch = None;
         loop {
@@ -80,16 +80,21 @@ impl Applying {
             loop {
                 let left = due.saturating_duration_since(Instant::now());
                 if stop.is_requested() {
-                    return Ok(());
+                    return;
                 }
                 if left.is_zero() {
                     break;
                 }
                 let time = left.min(DEAF);
-                match &watch {
-                    Some(watch) if watch.wait(time).context("cannot wait for new cgroups")? => break,
-                    None if stop.wait(time) => return Ok(()),
-                    _ => {}
+                match watch.as_ref().map(|watch| watch.wait(time)) {
+                    Some(Ok(true)) => break,
+                    Some(Ok(false)) => {}
+                    Some(Err(error)) => {
+                        self.say(&format!("cannot wait for new cgroups: {error}"));
+                        watch = None;
+                    }
+                    None if stop.wait(time) => return,
+                    None => {}
                 }
             }
         }

@@ -4,6 +4,8 @@
 use super::plan::{Cgroup, Plan};
 use super::table::{Border, DomainRow, Domains, Names, TenantOf};
 use super::*;
+use crate::shared::options::Seconds;
+use crate::shared::stop::Stop;
 use crate::shared::tree::tree;
 use crate::shared::view::tests::view;
 use nuksm_cgroupfs::{Given, give, given, set_label};
@@ -250,4 +252,33 @@ fn one_cgroup_without_its_name_changes_no_others_number() {
     let long = Label { by: By::Rule, name: "n".repeat(1100) };
     assert!(Label::give(Some(&long), &root, "a", Given::Own).is_err());
     assert_eq!(given(&root, "a").unwrap(), Some(Given::Inherit), "before anything is given");
+}
+
+#[test]
+fn after_a_pass_that_failed_all_is_looked_at_again() {
+    let (_dir, root) = host(&["a", "b"]);
+    if !may_label(&root) {
+        return;
+    }
+    // As rules of before left it; what has a rule's name and no rule is found by looking
+    // everywhere only.
+    let old = Label { by: By::Rule, name: "own".into() };
+    Label::give(Some(&old), &root, "a", Given::Own).unwrap();
+    let rules = Rules { interval: Seconds(0), ..Rules::default() };
+    let mut applying = Applying::new(&root, rules).unwrap();
+    let default = root.path("sys/kernel/mm/ksm/default_domain");
+    std::fs::write(&default, "nonsense\n").unwrap();
+    let (stopper, stop) = Stop::by_hand();
+    let (mut stopper, mut passes) = (Some(stopper), Vec::new());
+    let done = |passed: anyhow::Result<Applied>| {
+        passes.push(passed.map(|applied| applied.changes.len()).map_err(|error| error.to_string()));
+        std::fs::write(&default, "shared [own]\n").unwrap();
+        if passes.len() == 3 {
+            stopper.take();
+        }
+    };
+    applying.run(&stop, done);
+    assert!(passes[0].is_err(), "{passes:?}");
+    assert_eq!(passes[1..], [Ok(1), Ok(0)]);
+    assert_eq!(given(&root, "a").unwrap(), Some(Given::Inherit));
 }
