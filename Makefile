@@ -21,13 +21,16 @@ SELFTESTS := lab/engine_tests/test_selftests.py
 # ksm_functional_tests writes to itself by /proc, which newer kernels do not allow.
 FOR_SELFTESTS := --nodes 2 --memory-mib 1024 --append proc_mem.force_override=always
 ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
+ON_TWO_NODES := not stress and not cost and not exhaustive and not windows and not tiers
+# Of pages that follow their use: they wait for looks, half of the time that all take.
+USE_TESTS := $(addprefix lab/engine_tests/,test_looks.py test_replicas.py)
 
 # What targets need; nothing, where nuksmlab.suite has seen to it.
 READY := setup build
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-4 vms counter package cost bench paper mutants build program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
+.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 engine-use engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-4 vms counter package cost bench paper mutants build program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -64,14 +67,17 @@ kernel-deb: setup-kernel-deb ## build our kernel as Debian packages, configured 
 series: setup-kernel ## write the engine as patches for git am into build/series/VERSION
 	@kernel/series.sh $(VERSION)
 
-engine: engine-um engine-2 engine-4 engine-tiers engine-debug ## run the engine's tests, on its own kernels
+engine: engine-um engine-2 engine-use engine-4 engine-tiers engine-debug ## run the engine's tests, on its own kernels
 
 engine-um: $(READY) # what needs no nodes, and the tests in the kernel
 	kernel=$$(kernel/build.sh um $(VERSION)) && \
 	$(PYTHON) -m nuksmlab uml --kernel "$$kernel" --memory-mib 512 --output build/engine-um$(OF_VERSION) -- $(ENGINE_TESTS) -m "not stress and not cost and not windows and not tiers"
 
 engine-2: $(READY)
-	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2$(OF_VERSION) -- $(ENGINE_TESTS) -m "not stress and not cost and not exhaustive and not windows and not tiers"
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2$(OF_VERSION) -- $(ENGINE_TESTS) $(addprefix --ignore ,$(USE_TESTS)) -m "$(ON_TWO_NODES)"
+
+engine-use: $(READY)
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-use$(OF_VERSION) -- $(TESTS) $(USE_TESTS) -m "$(ON_TWO_NODES)"
 
 engine-4: $(READY)
 	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4$(OF_VERSION) -- $(ENGINE_TESTS) -m "not stress and not cost and not anywhere and not exhaustive and not windows and not tiers"

@@ -28,6 +28,7 @@ SMALL = (
     part("kernel-um", "kernel", "ARCH=um"),
     part("check", after=["build"]),
     part("engine-2", after=["build", "kernel-lab"]),
+    part("engine-use", after=["build", "kernel-lab"]),
     part("guest-2", after=["build"]),
     part("unit", after=["check"]),
     part(
@@ -65,6 +66,7 @@ MORE = (
     part("counter", after=["build", "kernel-lab"]),
     part("guest-2-7.3", "guest-2", "KERNEL=stock-7.3", after=["build"]),
     part("engine-2-7.3", "engine-2", NEWER, after=["build", "kernel-lab-7.3"]),
+    part("engine-use-7.3", "engine-use", NEWER, after=["build", "kernel-lab-7.3"]),
     part("kernel-check-7.3", "kernel-check", NEWER, after=["kernel-lab-7.3"]),
     part("engine-um-7.3", "engine-um", NEWER, after=["build", "kernel-um-7.3"]),
 )
