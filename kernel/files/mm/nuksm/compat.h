@@ -28,6 +28,13 @@ static inline bool test_and_clear_young_ptes_notify(struct vm_area_struct *vma,
 	pmdp_clear_young_notify(vma, addr, pmdp)
 
 #define linear_anon_page_index(vma, addr)	linear_page_index(vma, addr)
+
+static inline unsigned long linear_anon_page_address(const struct vm_area_struct *vma,
+						     unsigned long index)
+{
+	return vma->vm_start + ((index - vma->vm_pgoff) << PAGE_SHIFT);
+}
+
 #define anon_rmap_tree_foreach(vmac, anon_vma, first, last) \
 	anon_vma_interval_tree_foreach(vmac, &(anon_vma)->rb_root, first, last)
 
@@ -56,6 +63,9 @@ static inline bool nuksm_use_promotes(struct folio *folio)
 #else
 
 #include <linux/leafops.h>
+
+#define linear_anon_page_address(vma, index)	vma_anon_address(vma, index, 1)
+
 #include "../page_alloc.h" /* drain_all_pages() */
 
 #define nuksm_break_ksm(vma, addr)				\

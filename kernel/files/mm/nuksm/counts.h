@@ -148,6 +148,21 @@ static unsigned long nuksm_last_index(const struct ksm_rmap_item *rmap_item)
 	return index == NUKSM_NO_INDEX ? ULONG_MAX : index;
 }
 
+/*
+ * Where a mapping of the item's page is in @vma, if it is there. Who has it by a fork may
+ * have moved it since: where nothing is to be merged, nothing is un-merged for that.
+ * Newer kernels have a fix for it.
+ */
+static unsigned long __maybe_unused
+nuksm_address_in(const struct ksm_rmap_item *rmap_item, const struct vm_area_struct *vma)
+{
+	unsigned long index = rmap_item->linear_page_index;
+
+	if (rmap_item->mm == vma->vm_mm || index == NUKSM_NO_INDEX)
+		return READ_ONCE(rmap_item->address) & PAGE_MASK;
+	return linear_anon_page_address(vma, index);
+}
+
 /* What it shows of use from now on, it shows of a page of its own. */
 static void nuksm_mark_left(struct ksm_rmap_item *rmap_item)
 {
@@ -277,6 +292,12 @@ static inline unsigned long nuksm_first_index(const struct ksm_rmap_item *rmap_i
 static inline unsigned long nuksm_last_index(const struct ksm_rmap_item *rmap_item)
 {
 	return ULONG_MAX;
+}
+
+static inline unsigned long nuksm_address_in(const struct ksm_rmap_item *rmap_item,
+					     const struct vm_area_struct *vma)
+{
+	return READ_ONCE(rmap_item->address) & PAGE_MASK;
 }
 
 #endif /* CONFIG_NUKSM_PLACEMENT */

@@ -156,18 +156,33 @@ struct nuksm_outsiders {
  */
 #define MOST_AREAS	128
 
+/*
+ * Does ksmd come to this area? Where it does not, nobody would see that the process
+ * leaves; nor may it, where somebody is at work who perhaps takes the area from it.
+ */
+static bool is_visited(struct vm_area_struct *vma)
+{
+	bool visited;
+
+	if (!mmap_read_trylock(vma->vm_mm))
+		return false;
+	visited = vma->vm_flags & VM_MERGEABLE;
+	mmap_read_unlock(vma->vm_mm);
+	return visited;
+}
+
 static bool is_outsider(struct folio *folio, struct vm_area_struct *vma,
 			unsigned long addr, void *arg)
 {
-	DEFINE_FOLIO_VMA_WALK(pvmw, folio, vma, addr, 0);
+	/* Whose entry is just being changed has the page, too */
+	DEFINE_FOLIO_VMA_WALK(pvmw, folio, vma, addr, PVMW_SYNC);
 	struct nuksm_outsiders *outsiders = arg;
 
 	if (outsiders->areas++ == MOST_AREAS) {
 		outsiders->found = true;
 		return false;
 	}
-	/* Where ksmd does not come, nobody would see that the process leaves */
-	if (data_race(vma->vm_flags) & VM_MERGEABLE &&
+	if (is_visited(vma) &&
 	    nuksm_domain_of(vma->vm_mm) == outsiders->domain)
 		return true;
 	while (page_vma_mapped_walk(&pvmw))

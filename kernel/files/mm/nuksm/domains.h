@@ -94,12 +94,15 @@ static void nuksm_forget_domain(struct mm_struct *mm)
 	mm->nuksm_membership.leaves = false;
 }
 
-/* Of a merged page that could not be filed nobody knows whose it is. */
+/* Of a merged page that could not be filed nobody knows whose it is: leavers leave it. */
 static bool nuksm_is_foreign(struct page *page,
-			     const struct ksm_stable_node *stable_node)
+			     const struct ksm_stable_node *stable_node,
+			     const struct nuksm_membership *membership)
 {
-	return stable_node ? stable_node->domain != nuksm_stay.domain :
-			     !nuksm_stay.files && folio_test_ksm(page_folio(page));
+	if (stable_node)
+		return stable_node->domain != nuksm_stay.domain;
+	return (!nuksm_stay.files || membership->leaves) &&
+	       folio_test_ksm(page_folio(page));
 }
 
 /*
@@ -112,7 +115,7 @@ static bool nuksm_leaves_domain(struct page *page,
 				struct ksm_rmap_item *rmap_item)
 {
 	struct nuksm_membership *membership = &rmap_item->mm->nuksm_membership;
-	bool is_foreign = nuksm_is_foreign(page, stable_node);
+	bool is_foreign = nuksm_is_foreign(page, stable_node, membership);
 	u64 domain = stable_node ? stable_node->domain : membership->left;
 	int err;
 

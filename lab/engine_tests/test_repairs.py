@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is mended in stock's KSM (kernel/fixes), where no other file has it."""
+
+import mmap
+from array import array
+from pathlib import Path
+
+import pytest
+
+from nuksmlab.area import address_of
+from nuksmlab.ksm import Ksm
+
+PAGE = mmap.PAGESIZE
+PAGES = 64
+SOFT_DIRTY, FORGET_SOFT_DIRTY = 1 << 55, "4"  # of pagemap and clear_refs, proc(5)
+MADV_UNMERGEABLE = 13
+MAP_NORESERVE = 0x4000
+TIB = 1 << 40
+
+
+def area_of(contents: bytes) -> mmap.mmap:
+    area = mmap.mmap(-1, len(contents), flags=mmap.MAP_PRIVATE)
+    area.madvise(mmap.MADV_NOHUGEPAGE)
+    area.madvise(mmap.MADV_MERGEABLE)
+    area.write(contents)
+    return area
+
+
+def soft_dirty(area: mmap.mmap) -> list[bool]:
+    entries = array("Q")
+    with Path("/proc/self/pagemap").open("rb", buffering=0) as file:
+        file.seek(address_of(area) // PAGE * entries.itemsize)
+        entries.frombytes(file.read(PAGES * entries.itemsize))
+    return [bool(entry & SOFT_DIRTY) for entry in entries]
+
+
+def test_what_was_written_is_marked_as_that_after_it_was_merged(ksm: Ksm) -> None:
+    """Who saves a process step by step saves pages with the mark only, as CRIU does."""
+    wanted = b"".join(bytes([n, 7]) * (PAGE // 2) for n in range(PAGES))
+    merged = [area_of(wanted) for _ in "12"]
+    late = area_of(bytes([1]) * len(wanted))
+    ksm.merge(2 * PAGES)
+    Path("/proc/self/clear_refs").write_text(FORGET_SOFT_DIRTY)
+    if any(soft_dirty(late)):
+        pytest.skip("this kernel has no marks of what was written")
+    late[:] = wanted
+    ksm.merge(3 * PAGES)
+    assert all(soft_dirty(late))
+    assert not any(soft_dirty(merged[0]))
+    assert all(area[:] == wanted for area in (*merged, late))
+
+
+def test_an_area_without_pages_is_un_merged_at_once() -> None:
+    """Else its owner holds up ksmd for minutes, and with it everybody's merging."""
+    flags = mmap.MAP_PRIVATE | MAP_NORESERVE
+    area = mmap.mmap(-1, 16 * TIB, flags=flags | mmap.MAP_ANONYMOUS)
+    area.madvise(mmap.MADV_MERGEABLE)
+    area[0] = area[-1] = 1
+    area.madvise(MADV_UNMERGEABLE)
+    assert area[0] == area[-1] == 1
