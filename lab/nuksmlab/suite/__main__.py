@@ -48,7 +48,7 @@ def clock(seconds: float) -> str:
 
 
 def at_once() -> int:
-    """One more than there are CPUs, as they wait for ksmd's pauses; as memory allows."""
+    """One more than there are CPUs: parts wait for ksmd's pauses. As memory allows."""
     memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 30
     return max(1, min(len(os.sched_getaffinity(0)) + 1, memory // PART_GIB))
 
