@@ -20,6 +20,7 @@ from nuksmlab.ksm import Ksm, process_stat
 PAGES = 64
 FIRST, SECOND = 1, 1001  # of contents, one after the other
 SCANS = 4
+FORKS = 150
 
 pytestmark = pytest.mark.skipif(
     not domains.exist() or not Path("/sys/devices/system/node").exists(),
@@ -172,3 +173,58 @@ def test_no_page_is_merged_that_a_relative_has_where_ksmd_never_comes(
         assert domains.left_by(relative.pid) is None
         assert not frames(os.getpid(), mine) & frames(relative.pid, theirs)
     assert theirs[:] == wanted and mine[:] == wanted
+
+
+def ooms(cgroup: Group) -> int:
+    """How often it, or one below it, could not go on without ending a process."""
+    events = (cgroup.path / "memory.events").read_text().split()
+    return int(events[events.index("oom") + 1])
+
+
+@pytest.mark.parametrize("cgroups", [1, 2])
+def test_a_full_cgroup_is_asked_once_in_a_scan_whoever_is_below_it(
+    ksm: Ksm, stranger: Group, cgroups: int
+) -> None:
+    """Each try goes to the end of what can be reclaimed."""
+    stranger.divide()
+    with ExitStack() as stack:
+        halves = [
+            stack.enter_context(group(f"half-{number}", stranger))
+            for number in range(cgroups)
+        ]
+        mine = area_of(FIRST)
+        leavers = [stack.enter_context(puppet()) for _ in range(8)]
+        equal = area_of(FIRST)
+        ksm.merge(PAGES * (2 + len(leavers)))
+        ksm.rest()
+        stress.put(stranger.path / "memory.swap.max", 0)
+        stress.put(stranger.path / "memory.max", 0)
+        for number, leaver in enumerate(leavers):
+            stress.put(Path(f"/proc/{leaver.pid}/oom_score_adj"), -1000)
+            halves[number % cgroups].take(leaver.pid)
+        before = ooms(stranger)
+        ksm.scan_once()
+        assert all(domains.left_by(leaver.pid) is not None for leaver in leavers)
+        assert ooms(stranger) == before + 1
+        stranger.limit(None)
+        assert equal[:] == mine[:] == contents(FIRST)
+
+
+def test_pages_of_many_forks_are_merged_with_equal_ones(
+    ksm: Ksm, stranger: Group
+) -> None:
+    """Though others have domains, and it takes long to ask who maps a page."""
+    assert stranger.given() == "5"
+    kept: list[mmap.mmap] = []
+    with ExitStack() as stack:
+        equal = stack.enter_context(puppet(lambda: kept.append(area_of(FIRST))))
+        equal.next()
+        for _ in "12":
+            ksm.scan_once()
+        mine = area_of(FIRST)
+        for _ in range(FORKS):
+            stack.enter_context(puppet())
+        for _ in range(SCANS):
+            ksm.scan_once()
+        assert ksm.read("pages_sharing") == (FORKS + 1) * PAGES
+        assert mine[:] == contents(FIRST)

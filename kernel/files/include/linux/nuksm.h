@@ -32,10 +32,12 @@ struct nuksm_membership {
  * struct nuksm_group - a memory cgroup's merge domain, in its struct mem_cgroup
  * @asked: what was written to memory.ksm_domain, see nuksm_asked_domain
  * @own: the number of the domain that is this cgroup's alone; 0 until it is needed
+ * @full: the scan, counted from 1, in which it had no memory for a page of who left
  */
 struct nuksm_group {
 	u32 asked;
 	atomic64_t own;
+	unsigned long full;
 };
 
 #ifdef CONFIG_NUKSM_DOMAINS

@@ -94,7 +94,8 @@ u64 nuksm_domain_of(struct mm_struct *mm)
  * @mm: of the process
  *
  * As it has changed its domain, and may have pages of the one that it left: they would be
- * with a child, and its children, for as long as there are forks.
+ * with a child, and its children, for as long as there are forks. So may one that ksmd does
+ * not know yet, if it was forked.
  *
  * Return: whether they are.
  */
@@ -104,7 +105,8 @@ bool nuksm_forks_apart(struct mm_struct *mm)
 	struct nuksm_membership membership = data_race(mm->nuksm_membership);
 
 	return READ_ONCE(nuksm_has_domains) &&
-	       (membership.leaves || membership.domain != nuksm_domain_of(mm));
+	       (!membership.known || membership.leaves ||
+		membership.domain != nuksm_domain_of(mm));
 }
 
 /**
@@ -126,35 +128,60 @@ bool nuksm_is_settled(struct mm_struct *mm, u64 domain)
 }
 
 /**
- * nuksm_cgroup_of - the memory cgroup of a process, to compare with others'
+ * nuksm_note_full - there was no memory for a page of a process that leaves its domain
  * @mm: of the process
+ * @scan: the number of the scan, counted from 1
  *
- * Return: what tells it from others as long as it is there; 0 if it is in none.
+ * Of its cgroups, those that have reached their limits.
  */
-unsigned long nuksm_cgroup_of(struct mm_struct *mm)
+void nuksm_note_full(struct mm_struct *mm, unsigned long scan)
 {
+	struct mem_cgroup *memcg;
 	struct task_struct *owner;
-	unsigned long cgroup = 0;
 
 	rcu_read_lock();
 	owner = rcu_dereference(mm->owner);
-	if (owner)
-		cgroup = (unsigned long)mem_cgroup_from_task(owner);
+	memcg = owner ? mem_cgroup_from_task(owner) : NULL;
+	for (; memcg; memcg = parent_mem_cgroup(memcg)) {
+		if (page_counter_read(&memcg->memory) >=
+		    READ_ONCE(memcg->memory.max))
+			memcg->nuksm.full = scan;
+	}
 	rcu_read_unlock();
-	return cgroup;
+}
+
+/**
+ * nuksm_is_full - has a cgroup of this process had no memory in this scan?
+ * @mm: of the process
+ * @scan: the number of the scan, counted from 1
+ *
+ * Return: whether one has: then another try would be as long, and as vain.
+ */
+bool nuksm_is_full(struct mm_struct *mm, unsigned long scan)
+{
+	struct mem_cgroup *memcg;
+	struct task_struct *owner;
+	bool is_full = false;
+
+	rcu_read_lock();
+	owner = rcu_dereference(mm->owner);
+	memcg = owner ? mem_cgroup_from_task(owner) : NULL;
+	for (; memcg && !is_full; memcg = parent_mem_cgroup(memcg))
+		is_full = memcg->nuksm.full == scan;
+	rcu_read_unlock();
+	return is_full;
 }
 
 struct nuksm_outsiders {
 	u64 domain;
-	unsigned int areas;
 	bool found;
 };
 
 /*
- * Areas that are looked at: more of them, and the page is left alone. ksmd pays for it, at
- * each page that a tenant's forks share.
+ * Areas that may be looked at yet in this visit; when there are none left, the page is left
+ * alone. Under ksm_thread_mutex.
  */
-#define MOST_AREAS	128
+unsigned int nuksm_areas_left;
 
 /*
  * Does ksmd come to this area? Where it does not, nobody would see that the process
@@ -178,10 +205,11 @@ static bool is_outsider(struct folio *folio, struct vm_area_struct *vma,
 	DEFINE_FOLIO_VMA_WALK(pvmw, folio, vma, addr, PVMW_SYNC);
 	struct nuksm_outsiders *outsiders = arg;
 
-	if (outsiders->areas++ == MOST_AREAS) {
+	if (!nuksm_areas_left) {
 		outsiders->found = true;
 		return false;
 	}
+	nuksm_areas_left--;
 	if (is_visited(vma) &&
 	    nuksm_domain_of(vma->vm_mm) == outsiders->domain)
 		return true;

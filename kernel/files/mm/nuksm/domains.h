@@ -25,8 +25,8 @@
  * @waits: merged pages stay: nobody knows yet where the process belongs, or who would pay
  *	for copies, as its last thread has ended
  * @kept: one stayed that is merged in another domain, or may be
- * @failed: there was no memory for a copy, of this process or of another one of its cgroup:
- *	the others wait for the next scan
+ * @failed: there was no memory for a copy, of this process or of another one below the
+ *	cgroup that is full: the others wait for the next scan
  */
 static struct nuksm_stay {
 	u64 domain;
@@ -36,11 +36,13 @@ static struct nuksm_stay {
 	bool failed;
 } nuksm_stay;
 
-/* The cgroup that had no memory for a copy last, and in which scan that was. */
-static struct {
-	unsigned long cgroup;
-	unsigned long seqnr;
-} nuksm_full_cgroup;
+/*
+ * Of a page that forks share it has to be asked who maps it. A visit may look at so many
+ * areas for that, and at some more for each page: or a tenant could make ksmd look at all of
+ * its forks for each page of each of them.
+ */
+#define NUKSM_FIRST_AREAS	4096
+#define NUKSM_AREAS_PER_PAGE	8
 
 /* ksmd has come to a process, or goes on there: has it changed its domain? */
 static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
@@ -61,10 +63,7 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 		.files = membership->known && domain == membership->domain,
 		.waits = domain >= NUKSM_NO_DOMAIN,
 	};
-	if (nuksm_full_cgroup.cgroup &&
-	    nuksm_full_cgroup.seqnr == ksm_scan.seqnr)
-		nuksm_stay.failed = nuksm_full_cgroup.cgroup ==
-				    nuksm_cgroup_of(mm_slot->slot.mm);
+	nuksm_areas_left = NUKSM_FIRST_AREAS;
 	ksm_scan.domain = domain;
 	if (nuksm_stay.files || nuksm_stay.waits || membership->leaves)
 		return;
@@ -119,6 +118,7 @@ static bool nuksm_leaves_domain(struct page *page,
 	u64 domain = stable_node ? stable_node->domain : membership->left;
 	int err;
 
+	nuksm_areas_left += NUKSM_AREAS_PER_PAGE;
 	if (nuksm_stay.files && !is_foreign)
 		return false;
 	/* A fork may have had merged what was filed before: that is out of date anyway */
@@ -129,6 +129,9 @@ static bool nuksm_leaves_domain(struct page *page,
 	nuksm_window(NUKSM_WINDOW_DOMAIN);
 	if (nuksm_stay.waits)
 		return true;
+	/* Each try at a full cgroup's limit takes long, and may end a process there */
+	if (!nuksm_stay.failed)
+		nuksm_stay.failed = nuksm_is_full(rmap_item->mm, ksm_scan.seqnr + 1);
 	/* What has failed cannot be copied, and a fault that fails would be tried for ever */
 	if (PageHWPoison(page))
 		err = -EHWPOISON;
@@ -143,11 +146,9 @@ static bool nuksm_leaves_domain(struct page *page,
 		membership->left = domain;
 		membership->leaves = true;
 	}
-	/* Each try at a full cgroup's limit takes long, and may end a process there */
 	if (err == -ENOMEM && !nuksm_stay.failed) {
 		nuksm_stay.failed = true;
-		nuksm_full_cgroup.cgroup = nuksm_cgroup_of(rmap_item->mm);
-		nuksm_full_cgroup.seqnr = ksm_scan.seqnr;
+		nuksm_note_full(rmap_item->mm, ksm_scan.seqnr + 1);
 	}
 	return true;
 }

@@ -277,7 +277,9 @@ extern const struct attribute_group nuksm_domains_attr_group;
 
 u64 nuksm_domain_of(struct mm_struct *mm);
 bool nuksm_is_settled(struct mm_struct *mm, u64 domain);
-unsigned long nuksm_cgroup_of(struct mm_struct *mm);
+void nuksm_note_full(struct mm_struct *mm, unsigned long scan);
+bool nuksm_is_full(struct mm_struct *mm, unsigned long scan);
+extern unsigned int nuksm_areas_left;
 bool nuksm_has_outsiders(struct folio *folio, u64 domain);
 
 /* The domain under which a process's pages are filed. */
