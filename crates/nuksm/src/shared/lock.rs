@@ -5,10 +5,13 @@ use anyhow::{Context, Result, bail};
 use nuksm_sysroot::Root;
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags, fchmod, flock, fstat, openat};
 use rustix::process::geteuid;
+use std::error::Error;
+use std::fmt::{self, Display, Formatter};
 use std::fs::{DirBuilder, File};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// A file that is locked as long as this lives. It stays when that ends: a lock
 /// on a file that is removed would be none.
@@ -20,10 +23,39 @@ pub struct Lock {
     pub path: PathBuf,
 }
 
+/// Somebody else has it.
+#[derive(Debug)]
+struct Held {
+    holders: String,
+    path: PathBuf,
+}
+
+impl Display for Held {
+    fn fmt(&self, out: &mut Formatter) -> fmt::Result {
+        write!(out, "another {} is at work: it holds {}", self.holders, self.path.display())
+    }
+}
+
+impl Error for Held {}
+
+/// Between two tries.
+const AGAIN: Duration = Duration::from_millis(10);
+
 /// Gone at the next boot, as are the kernel's settings.
 pub const DIR: &str = "run/nuksm";
 
 impl Lock {
+    /// Takes the lock on `name`, which nobody holds for long; waits `time` at most.
+    pub fn take_within(root: &Root, name: &str, holders: &str, time: Duration) -> Result<Self> {
+        let due = Instant::now() + time;
+        loop {
+            match Self::take(root, name, holders) {
+                Err(error) if error.is::<Held>() && Instant::now() < due => std::thread::sleep(AGAIN),
+                done => return done,
+            }
+        }
+    }
+
     /// Takes the lock on `name`, which only `holders` take.
     pub fn take(root: &Root, name: &str, holders: &str) -> Result<Self> {
         let path = root.path(DIR).join(name);
@@ -31,9 +63,7 @@ impl Lock {
         let file = open(&root.path(DIR), name).with_context(cannot)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { file, path }),
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                bail!("another {holders} is at work: it holds {}", path.display())
-            }
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(Held { holders: holders.to_owned(), path }.into()),
             Err(error) => Err(error).with_context(cannot),
         }
     }
@@ -114,5 +144,19 @@ mod tests {
         Lock::take(&root, "tune.json", "one").unwrap();
         drop(first);
         Lock::take(&root, "place.lock", "one").unwrap();
+    }
+
+    #[test]
+    fn who_waits_gets_it_when_the_other_has_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        let take = |time| Lock::take_within(&root, "short.lock", "one", time);
+        let first = take(Duration::ZERO).unwrap();
+        assert!(take(Duration::from_millis(30)).unwrap_err().to_string().starts_with("another one"));
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| take(Duration::from_secs(600)));
+            drop(first);
+            second.join().unwrap().unwrap();
+        });
     }
 }

@@ -54,11 +54,12 @@ fn cgroups(root: &Root) -> Vec<Row> {
     }
     let given = all.cgroups.into_iter().filter_map(|cgroup| {
         let given = cgroup.given.filter(|given| *given != nuksm_cgroupfs::Given::Inherit)?;
-        let by = cgroup.label.as_ref().map(|label| match label.by {
+        let label = cgroup.label.filter(|label| label.fits(cgroup.given));
+        let by = label.as_ref().map(|label| match label.by {
             By::Rule => "rule",
             By::Hand => "hand",
         });
-        let name = cgroup.label.map(|label| label.name);
+        let name = label.map(|label| label.name);
         Some(Row { cgroup: format!("/{}", cgroup.path), given: given.to_string(), name, by })
     });
     given.collect()

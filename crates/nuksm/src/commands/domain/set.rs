@@ -5,7 +5,6 @@ use crate::shared::domains::{self, By, Cgroup, Label, Numbers, Pods, Rule, Rules
 use crate::shared::output;
 use anyhow::{Result, bail};
 use clap::Args;
-use nuksm_cgroupfs::Given;
 use nuksm_sysroot::Root;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -70,6 +69,7 @@ fn set(root: &Root, args: &DomainSetArgs) -> Result<String> {
     };
     let (pods, labels) = rules.of_pods();
     let pods = if pods { Pods::read(root, labels)? } else { Pods::default() };
+    let _turn = if args.dry_run { None } else { Some(domains::turn(root)?) };
     let cgroups = domains::look(root, &rules, &pods, true, &mut |_| {}).cgroups;
     let mut numbers = Numbers::of(&cgroups);
     let (mut text, mut failed) = (String::new(), Vec::new());
@@ -82,8 +82,9 @@ fn set(root: &Root, args: &DomainSetArgs) -> Result<String> {
             ));
             continue;
         }
-        let (name, given, label) = choose(&args.domain, wanted, &mut numbers)?;
-        let done = if args.dry_run { Ok(()) } else { Label::give(label.as_ref(), root, path, given) };
+        let label = choose(&args.domain, wanted, &mut numbers)?;
+        let name = label.as_ref().map_or("inherit", |label| &label.name);
+        let done = if args.dry_run { Ok(()) } else { Label::give(label.as_ref(), root, path) };
         match done {
             Ok(()) => text += &format!("/{path}: {would}{name}\n"),
             Err(error) => failed.push(format!("/{path}: {error:#}")),
@@ -102,13 +103,13 @@ fn set(root: &Root, args: &DomainSetArgs) -> Result<String> {
     Ok(text)
 }
 
-/// The domain's name, and what gives it to a cgroup.
-fn choose(choice: &Choice, wanted: &Wanted, numbers: &mut Numbers) -> Result<(String, Given, Option<Label>)> {
+/// What is given to a cgroup; nothing, so that it inherits.
+fn choose(choice: &Choice, wanted: &Wanted, numbers: &mut Numbers) -> Result<Option<Label>> {
     if *choice == Choice::Inherit {
-        return Ok(("inherit".into(), Given::Inherit, None));
+        return Ok(None);
     }
     let name = wanted.as_str().to_owned();
-    Ok((name.clone(), numbers.given(wanted)?, Some(Label { by: By::Hand, name })))
+    Ok(Some(Label { by: By::Hand, given: numbers.given(wanted)?, name }))
 }
 
 #[cfg(test)]

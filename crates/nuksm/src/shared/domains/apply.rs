@@ -15,6 +15,9 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+/// What gives cgroups domains waits so long for another that does.
+const TURN: Duration = Duration::from_secs(20);
+
 /// What a pass did.
 #[derive(Debug, Serialize)]
 pub struct Applied {
@@ -43,6 +46,12 @@ pub fn lock(root: &Root) -> Result<Lock> {
     Lock::take(root, "domains.lock", "`nuksm domain apply` (or `nuksm serve` with [domains])")
 }
 
+/// One look, and what follows from it, at a time: two at once might give one name two
+/// numbers, or one number two names.
+pub fn turn(root: &Root) -> Result<Lock> {
+    Lock::take_within(root, "domains.turn.lock", "`nuksm domain` (or `nuksm serve` with [domains])", TURN)
+}
+
 /// Rules at work.
 #[derive(Debug)]
 pub struct Applying {
@@ -51,6 +60,9 @@ pub struct Applying {
     /// Said of once, not with each pass.
     said: BTreeSet<String>,
 }
+
+/// So many times as long as a pass took, nothing new is looked at.
+const PAUSE: u32 = 4;
 
 /// How long a request to end may go unheard while nothing comes.
 const DEAF: Duration = Duration::from_millis(500);
@@ -73,9 +85,14 @@ impl Applying {
                 Ok(again) => watch = Some(again),
                 Err(error) => self.say(&format!("cannot watch for new cgroups: {error}")),
             }
+            let began = Instant::now();
             let passed = self.pass(all, false, watch.as_ref());
             all &= passed.is_err();
             done(passed);
+            // Where tenants make cgroups all the time, others have some of the CPU, too.
+            if stop.wait((PAUSE * began.elapsed()).min(self.rules.interval.duration())) {
+                return;
+            }
             let due = Instant::now() + self.rules.interval.duration();
             loop {
                 let left = due.saturating_duration_since(Instant::now());
@@ -88,13 +105,12 @@ impl Applying {
                 let time = left.min(DEAF);
                 match watch.as_ref().map(|watch| watch.wait(time)) {
                     Some(Ok(true)) => break,
-                    Some(Ok(false)) => {}
                     Some(Err(error)) => {
                         self.say(&format!("cannot wait for new cgroups: {error}"));
                         watch = None;
                     }
                     None if stop.wait(time) => return,
-                    None => {}
+                    Some(Ok(false)) | None => {}
                 }
             }
         }
@@ -121,6 +137,7 @@ impl Applying {
             failed.push(("pods".to_owned(), format!("{error:#}")));
             Pods::default()
         });
+        let _turn = if dry_run { None } else { Some(turn(root)?) };
         // Before it is listed: what is made meanwhile is seen by one or the other.
         let mut open = |path: &str| {
             unwatched =

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is written beside a cgroup's domain: its name, and who chose it.
+//! What is written beside a cgroup's domain: its name, and who chose it; and of which domain
+//! that is, as others may give the cgroup another one.
 
 use anyhow::{Result, bail};
-use nuksm_cgroupfs::{Given, LONGEST_LABEL, SHARED, give, remove_label, set_label};
+use nuksm_cgroupfs::{Given, LONGEST_LABEL, give, remove_label, set_label};
 use nuksm_sysroot::Root;
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -21,6 +22,8 @@ pub enum By {
 pub struct Label {
     /// Who did.
     pub by: By,
+    /// What the cgroup was given.
+    pub given: Given,
     /// The name.
     pub name: String,
 }
@@ -29,13 +32,14 @@ impl FromStr for Label {
     type Err = ();
 
     fn from_str(text: &str) -> std::result::Result<Self, ()> {
-        let (by, name) = text.split_once(' ').ok_or(())?;
+        let (by, rest) = text.split_once(' ').ok_or(())?;
+        let (given, name) = rest.split_once(' ').ok_or(())?;
         let by = match by {
             "rule" => By::Rule,
             "hand" => By::Hand,
             _ => return Err(()),
         };
-        Ok(Self { by, name: name.to_owned() })
+        Ok(Self { by, given: given.parse()?, name: name.to_owned() })
     }
 }
 
@@ -45,7 +49,7 @@ impl Display for Label {
             By::Rule => "rule",
             By::Hand => "hand",
         };
-        write!(out, "{by} {}", self.name)
+        write!(out, "{by} {} {}", self.given, self.name)
     }
 }
 
@@ -55,21 +59,16 @@ impl Label {
         Ok(nuksm_cgroupfs::label(root, path)?.and_then(|text| text.parse().ok()))
     }
 
-    /// Does the cgroup have that domain, as far as can be told? It may have been made anew
-    /// below the same name, or somebody wrote to it.
+    /// Does the cgroup have that domain? It may have been made anew below the same name, or
+    /// somebody wrote to it.
     pub fn fits(&self, given: Option<Given>) -> bool {
-        match given {
-            Some(Given::Own) => self.name == "own",
-            Some(Given::Number(SHARED)) => self.name == "shared",
-            Some(Given::Number(_)) => self.name != "own" && self.name != "shared",
-            Some(Given::Inherit) | None => false,
-        }
+        given == Some(self.given)
     }
 
-    /// Gives a cgroup a domain. In whatever moment this ends, no name stands beside a number
-    /// that is another name's.
-    pub fn give(label: Option<&Self>, root: &Root, path: &str, given: Given) -> Result<()> {
+    /// Gives a cgroup a domain, or takes back what it has.
+    pub fn give(label: Option<&Self>, root: &Root, path: &str) -> Result<()> {
         let text = label.map(ToString::to_string);
+        let given = label.map_or(Given::Inherit, |label| label.given);
         if text.as_ref().is_some_and(|text| text.len() > LONGEST_LABEL) {
             bail!("the name of its domain is too long");
         }

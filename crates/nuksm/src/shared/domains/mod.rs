@@ -15,7 +15,7 @@ mod table;
 #[cfg(test)]
 pub mod tests;
 
-pub use apply::{Applied, Applying, lock, pass};
+pub use apply::{Applied, Applying, lock, pass, turn};
 pub use give::{By, Label};
 pub use kernel::{INSTEAD, require};
 pub use plan::{Cgroup, Numbers, look};

@@ -42,8 +42,7 @@ pub struct Change {
     pub cgroup: String,
     /// The domain's name, or `inherit`.
     pub domain: String,
-    #[serde(skip)]
-    given: Given,
+    /// What it is given; nothing, so that it inherits, without.
     #[serde(skip)]
     label: Option<Label>,
 }
@@ -118,7 +117,8 @@ impl Numbers {
     pub fn of(cgroups: &[Cgroup]) -> Self {
         let mut numbers = Self::default();
         for cgroup in cgroups {
-            let (Some(Given::Number(number)), Some(label)) = (cgroup.given, &cgroup.label) else { continue };
+            let label = cgroup.label.as_ref().filter(|label| label.fits(cgroup.given));
+            let (Some(Given::Number(number)), Some(label)) = (cgroup.given, label) else { continue };
             // A number that another name has is not this one's.
             if numbers.taken.entry(number).or_insert_with(|| Some(label.name.clone())).as_ref()
                 == Some(&label.name)
@@ -176,7 +176,7 @@ impl Plan {
     fn add(&mut self, cgroup: &Cgroup, numbers: &mut Numbers) -> Result<()> {
         let path = format!("/{}", cgroup.path);
         match (&cgroup.label, &cgroup.wanted) {
-            (Some(label @ Label { by: By::Hand, name }), wanted) if label.fits(cgroup.given) => {
+            (Some(label @ Label { by: By::Hand, name, .. }), wanted) if label.fits(cgroup.given) => {
                 if let Some(wanted) = wanted.as_ref().filter(|wanted| wanted.as_str() != name) {
                     debug!("{path} stays {name}, as it was set; a rule says {}", wanted.as_str());
                 }
@@ -186,19 +186,16 @@ impl Plan {
             (label, Some(wanted)) => {
                 let given = numbers.given(wanted)?;
                 let name = wanted.as_str().to_owned();
-                let wanted = Label { by: By::Rule, name: name.clone() };
+                let wanted = Label { by: By::Rule, given, name: name.clone() };
                 if cgroup.given == Some(given) && label.as_ref() == Some(&wanted) {
                     self.kept += 1;
                 } else {
-                    self.changes.push(Change { cgroup: path, domain: name, given, label: Some(wanted) });
+                    self.changes.push(Change { cgroup: path, domain: name, label: Some(wanted) });
                 }
             }
-            (Some(_), None) if cgroup.given.is_some() => self.changes.push(Change {
-                cgroup: path,
-                domain: "inherit".into(),
-                given: Given::Inherit,
-                label: None,
-            }),
+            (Some(_), None) if cgroup.given.is_some() => {
+                self.changes.push(Change { cgroup: path, domain: "inherit".into(), label: None });
+            }
             (_, None) => {}
         }
         Ok(())
@@ -208,6 +205,6 @@ impl Plan {
 impl Change {
     /// Carries it out.
     pub fn make(&self, root: &Root) -> Result<()> {
-        Label::give(self.label.as_ref(), root, self.cgroup.trim_start_matches('/'), self.given)
+        Label::give(self.label.as_ref(), root, self.cgroup.trim_start_matches('/'))
     }
 }

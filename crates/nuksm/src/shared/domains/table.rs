@@ -100,7 +100,8 @@ impl<'a> Names<'a> {
     fn look(&mut self, path: &str) -> &(Option<Given>, Option<Label>) {
         if !self.known.contains_key(path) {
             let label = Label::read(self.root, path).ok().flatten();
-            let found = (given(self.root, path).ok().flatten(), label);
+            let given = given(self.root, path).ok().flatten();
+            let found = (given, label.filter(|label| label.fits(given)));
             self.known.insert(path.to_owned(), found);
         }
         &self.known[path]

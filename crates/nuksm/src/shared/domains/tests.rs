@@ -104,8 +104,8 @@ fn what_was_set_by_hand_stays_and_what_somebody_wrote_is_corrected() {
     if !may_label(&root) {
         return;
     }
-    let own = Label { by: By::Hand, name: "own".into() };
-    Label::give(Some(&own), &root, "a", Given::Own).unwrap();
+    let own = Label { by: By::Hand, given: Given::Own, name: "own".into() };
+    Label::give(Some(&own), &root, "a").unwrap();
     give(&root, "b", Given::Number(9)).unwrap();
     let rules = rules("rules = [{ tenants = ['cgroup:/?'], domain = 'all' }]");
     apply(&root, &rules);
@@ -120,7 +120,7 @@ fn a_number_with_two_names_stays_with_the_first() {
     let cgroup = |path: &str, number, name: &str| Cgroup {
         path: path.into(),
         given: Some(Given::Number(number)),
-        label: Some(Label { by: By::Rule, name: name.into() }),
+        label: Some(Label { by: By::Rule, given: Given::Number(number), name: name.into() }),
         wanted: Some(Wanted::Named(name.into())),
         is_unknown: false,
     };
@@ -151,7 +151,7 @@ fn domains_have_the_names_of_their_cgroups() {
     give(&root, "a", Given::Number(7)).unwrap();
     give(&root, "c", Given::Own).unwrap();
     give(&root, "f", Given::Number(8)).unwrap();
-    let labelled = set_label(&root, "f", "rule acme").is_ok();
+    let labelled = set_label(&root, "f", "rule 8 acme").is_ok();
     let mut names = Names::new(&root);
     let own = 1 << 32;
     for (cgroup, number, name) in [
@@ -207,16 +207,17 @@ fn a_cgroup_that_cannot_be_read_keeps_no_other_from_its_domain() {
 
 #[test]
 fn what_was_set_by_hand_and_is_gone_from_the_cgroup_counts_no_more() {
-    let cgroup = |given, name: &str| Cgroup {
+    let cgroup = |has, given| Cgroup {
         path: "a".into(),
-        given: Some(given),
-        label: Some(Label { by: By::Hand, name: name.into() }),
+        given: Some(has),
+        label: Some(Label { by: By::Hand, given, name: "acme".into() }),
         wanted: Some(Wanted::Own),
         is_unknown: false,
     };
-    let changes = |given, name| Plan::new(&[cgroup(given, name)]).unwrap().changes.len();
-    assert_eq!((changes(Given::Number(5), "acme"), changes(Given::Number(0), "shared")), (0, 0));
-    assert_eq!((changes(Given::Inherit, "acme"), changes(Given::Number(5), "own")), (1, 1));
+    let changes = |has, given| Plan::new(&[cgroup(has, given)]).unwrap().changes.len();
+    let (five, six) = (Given::Number(5), Given::Number(6));
+    assert_eq!((changes(five, five), changes(Given::Own, Given::Own)), (0, 0));
+    assert_eq!((changes(Given::Inherit, five), changes(five, six), changes(five, Given::Own)), (1, 1, 1));
 }
 
 #[test]
@@ -241,7 +242,7 @@ fn one_cgroup_without_its_name_changes_no_others_number() {
     let cgroup = |path: &str, label: Option<&str>| Cgroup {
         path: path.into(),
         given: Some(Given::Number(5)),
-        label: label.map(|name| Label { by: By::Rule, name: name.into() }),
+        label: label.map(|name| Label { by: By::Rule, given: Given::Number(5), name: name.into() }),
         wanted: Some(Wanted::Named("acme".into())),
         is_unknown: false,
     };
@@ -249,8 +250,8 @@ fn one_cgroup_without_its_name_changes_no_others_number() {
     let changed: Vec<&str> = plan.changes.iter().map(|change| change.cgroup.as_str()).collect();
     assert_eq!((changed, plan.kept), (vec!["/a"], 1));
     let (_dir, root) = host(&["a"]);
-    let long = Label { by: By::Rule, name: "n".repeat(1100) };
-    assert!(Label::give(Some(&long), &root, "a", Given::Own).is_err());
+    let long = Label { by: By::Rule, given: Given::Own, name: "n".repeat(1100) };
+    assert!(Label::give(Some(&long), &root, "a").is_err());
     assert_eq!(given(&root, "a").unwrap(), Some(Given::Inherit), "before anything is given");
 }
 
@@ -262,8 +263,8 @@ fn after_a_pass_that_failed_all_is_looked_at_again() {
     }
     // As rules of before left it; what has a rule's name and no rule is found by looking
     // everywhere only.
-    let old = Label { by: By::Rule, name: "own".into() };
-    Label::give(Some(&old), &root, "a", Given::Own).unwrap();
+    let old = Label { by: By::Rule, given: Given::Own, name: "own".into() };
+    Label::give(Some(&old), &root, "a").unwrap();
     let rules = Rules { interval: Seconds(0), ..Rules::default() };
     let mut applying = Applying::new(&root, rules).unwrap();
     let default = root.path("sys/kernel/mm/ksm/default_domain");
@@ -281,4 +282,19 @@ fn after_a_pass_that_failed_all_is_looked_at_again() {
     assert!(passes[0].is_err(), "{passes:?}");
     assert_eq!(passes[1..], [Ok(1), Ok(0)]);
     assert_eq!(given(&root, "a").unwrap(), Some(Given::Inherit));
+}
+
+#[test]
+fn a_name_beside_another_ones_number_is_none() {
+    let cgroup = |path: &str, number, given, name: &str| Cgroup {
+        path: path.into(),
+        given: Some(Given::Number(number)),
+        label: Some(Label { by: By::Hand, given: Given::Number(given), name: name.into() }),
+        wanted: None,
+        is_unknown: false,
+    };
+    // As somebody wrote bob's number to acme's cgroup.
+    let mut numbers = Numbers::of(&[cgroup("a", 6, 5, "acme"), cgroup("b", 6, 6, "bob")]);
+    assert_eq!(numbers.number("bob").unwrap(), 6);
+    assert!(![5, 6].contains(&numbers.number("acme").unwrap()));
 }
