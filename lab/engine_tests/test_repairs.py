@@ -20,7 +20,6 @@ TIB = 1 << 40
 
 def area_of(contents: bytes) -> mmap.mmap:
     area = mmap.mmap(-1, len(contents), flags=mmap.MAP_PRIVATE)
-    area.madvise(mmap.MADV_NOHUGEPAGE)
     area.madvise(mmap.MADV_MERGEABLE)
     area.write(contents)
     return area
@@ -40,9 +39,11 @@ def test_what_was_written_is_marked_as_that_after_it_was_merged(ksm: Ksm) -> Non
     merged = [area_of(wanted) for _ in "12"]
     late = area_of(bytes([1]) * len(wanted))
     ksm.merge(2 * PAGES)
-    Path("/proc/self/clear_refs").write_text(FORGET_SOFT_DIRTY)
-    if any(soft_dirty(late)):
+    try:
+        Path("/proc/self/clear_refs").write_text(FORGET_SOFT_DIRTY)
+    except OSError:
         pytest.skip("this kernel has no marks of what was written")
+    assert not any(soft_dirty(late))
     late[:] = wanted
     ksm.merge(3 * PAGES)
     assert all(soft_dirty(late))
@@ -53,7 +54,10 @@ def test_what_was_written_is_marked_as_that_after_it_was_merged(ksm: Ksm) -> Non
 def test_an_area_without_pages_is_un_merged_at_once() -> None:
     """Else its owner holds up ksmd for minutes, and with it everybody's merging."""
     flags = mmap.MAP_PRIVATE | MAP_NORESERVE
-    area = mmap.mmap(-1, 16 * TIB, flags=flags | mmap.MAP_ANONYMOUS)
+    try:
+        area = mmap.mmap(-1, 16 * TIB, flags=flags | mmap.MAP_ANONYMOUS)
+    except OSError:
+        pytest.skip("User-Mode Linux has no room for it")
     area.madvise(mmap.MADV_MERGEABLE)
     area[0] = area[-1] = 1
     area.madvise(MADV_UNMERGEABLE)

@@ -81,20 +81,24 @@ class Crowd:
         self.alive: list[Member] = []
         self.started = 0
 
-    def start(self, node: int) -> None:
+    def start(self, *nodes: int) -> None:
+        """One on each of these; none acts before all of them are there."""
+        for member in [self.add(node) for node in nodes]:
+            member.fuzzer.go(self.choose.getrandbits(63))
+
+    def add(self, node: int) -> Member:
         name = f"fuzz-{self.started}"
         self.started += 1
         profile, pages = (
             self.choose.choice(PROFILES),
             self.choose.choice(self.size.pages),
         )
-        seed = self.choose.getrandbits(63)
         cgroup = Halves(name)
         cgroup.stand_back()
         spec = Spec(name, profile, pages, node, self.nodes)
         member = Member(Fuzzer(spec, cgroup.prefix()), cgroup)
         self.alive.append(member)
-        member.fuzzer.go(seed)
+        return member
 
     def any(self) -> Member:
         return self.choose.choice(self.alive)

@@ -64,9 +64,8 @@ class Round:
             self.actions.change_default_domain()
         self.ksm.write_text("advisor_mode", "none")
         self.ksm.set_speed(BRISK)
+        self.crowd.start(*self.crowd.size.first * self.crowd.nodes)
         for node in self.crowd.nodes:
-            for _ in range(self.crowd.size.first):
-                self.crowd.start(node)
             spec = Spec(f"share-{node}", node, SHARER_MIB, madvised=True)
             self.sharers.append(Tenant(spec))
         self.actions.widen()
