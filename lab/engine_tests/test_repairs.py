@@ -39,10 +39,9 @@ def test_what_was_written_is_marked_as_that_after_it_was_merged(ksm: Ksm) -> Non
     merged = [area_of(wanted) for _ in "12"]
     late = area_of(bytes([1]) * len(wanted))
     ksm.merge(2 * PAGES)
-    try:
-        Path("/proc/self/clear_refs").write_text(FORGET_SOFT_DIRTY)
-    except OSError:
+    if not any(soft_dirty(late)):
         pytest.skip("this kernel has no marks of what was written")
+    Path("/proc/self/clear_refs").write_text(FORGET_SOFT_DIRTY)
     assert not any(soft_dirty(late))
     late[:] = wanted
     ksm.merge(3 * PAGES)
