@@ -26,6 +26,10 @@ def pytest_sessionstart() -> None:
         pytest.exit("these tests run in the engine's kernel: make engine", returncode=2)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("undivided") is None)
+
+
 @pytest.fixture
 def ksm() -> Iterator[Ksm]:
     """Nothing merged, nothing tracked: the state in which the index may change.
