@@ -83,6 +83,7 @@ class Cgroup:
         wait.until(
             lambda: "populated 0" in events.read_text(),
             lambda: f"the end of {self.path.name}",
+            poll=0.01,
         )
         self.path.rmdir()
 
