@@ -25,22 +25,30 @@ def area_of(contents: bytes) -> mmap.mmap:
     return area
 
 
-def soft_dirty(area: mmap.mmap) -> list[bool]:
+def soft_dirty(area: mmap.mmap, pages: int = PAGES) -> list[bool]:
     entries = array("Q")
     with Path("/proc/self/pagemap").open("rb", buffering=0) as file:
         file.seek(address_of(area) // PAGE * entries.itemsize)
-        entries.frombytes(file.read(PAGES * entries.itemsize))
+        entries.frombytes(file.read(pages * entries.itemsize))
     return [bool(entry & SOFT_DIRTY) for entry in entries]
+
+
+def are_marked() -> bool:
+    """Pages that were just written, on this kernel."""
+    probe = mmap.mmap(-1, PAGE, flags=mmap.MAP_PRIVATE)
+    probe[0] = 1
+    return soft_dirty(probe, 1) == [True]
 
 
 def test_what_was_written_is_marked_as_that_after_it_was_merged(ksm: Ksm) -> None:
     """Who saves a process step by step saves pages with the mark only, as CRIU does."""
+    # Before there is mergeable memory, which a skipped test would keep.
+    if not are_marked():
+        pytest.skip("this kernel has no marks of what was written")
     wanted = b"".join(bytes([n, 7]) * (PAGE // 2) for n in range(PAGES))
     merged = [area_of(wanted) for _ in "12"]
     late = area_of(bytes([1]) * len(wanted))
     ksm.merge(2 * PAGES)
-    if not any(soft_dirty(late)):
-        pytest.skip("this kernel has no marks of what was written")
     Path("/proc/self/clear_refs").write_text(FORGET_SOFT_DIRTY)
     assert not any(soft_dirty(late))
     late[:] = wanted
