@@ -21,7 +21,7 @@ SELFTESTS := lab/engine_tests/test_selftests.py
 # ksm_functional_tests writes to itself by /proc, which newer kernels do not allow.
 FOR_SELFTESTS := --nodes 2 --memory-mib 1024 --append proc_mem.force_override=always
 ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
-ON_TWO_NODES := not stress and not cost and not exhaustive and not windows and not tiers
+ON_NODES := not stress and not cost and not exhaustive and not windows and not tiers
 # Of pages that follow their use: they wait for looks, half of the time that all take.
 USE_TESTS := $(addprefix lab/engine_tests/,test_looks.py test_replicas.py)
 
@@ -74,13 +74,13 @@ engine-um: $(READY) # what needs no nodes, and the tests in the kernel
 	$(PYTHON) -m nuksmlab uml --kernel "$$kernel" --memory-mib 512 --output build/engine-um$(OF_VERSION) -- $(ENGINE_TESTS) -m "not stress and not cost and not windows and not tiers"
 
 engine-2: $(READY)
-	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2$(OF_VERSION) -- $(ENGINE_TESTS) $(addprefix --ignore ,$(USE_TESTS)) -m "$(ON_TWO_NODES)"
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2$(OF_VERSION) -- $(ENGINE_TESTS) $(addprefix --ignore ,$(USE_TESTS)) -m "$(ON_NODES)"
 
 engine-use: $(READY)
-	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-use$(OF_VERSION) -- $(TESTS) $(USE_TESTS) -m "$(ON_TWO_NODES)"
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-use$(OF_VERSION) -- $(TESTS) $(USE_TESTS) -m "$(ON_NODES)"
 
 engine-4: $(READY)
-	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4$(OF_VERSION) -- $(ENGINE_TESTS) -m "not stress and not cost and not anywhere and not exhaustive and not windows and not tiers"
+	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4$(OF_VERSION) -- $(ENGINE_TESTS) -m "$(ON_NODES) and not anywhere"
 
 engine-tiers: $(READY)
 	$(ON_ENGINE) --nodes 2 --slow-tier --memory-mib 512 --output build/engine-tiers$(OF_VERSION) -- $(ENGINE_TESTS) -m tiers

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import stress
+from nuksmlab.domains import Group, group
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import ANYWHERE, Spec, StartTenant, Tenant
 
@@ -90,3 +91,12 @@ def pair(ksm: Ksm, start: StartTenant) -> list[Tenant]:
     tenants = [start(f"vm-{node}", node, mib=2) for node in (0, 1)]
     ksm.merge(sum(tenant.equal_pages for tenant in tenants))
     return tenants
+
+
+@pytest.fixture
+def stranger() -> Iterator[Group]:
+    """A cgroup in a domain of its own."""
+    stress.account_memory()
+    with group("stranger") as stranger:
+        stranger.give(5)
+        yield stranger

@@ -85,15 +85,6 @@ def puppet(*things: Callable[[], object]) -> Iterator[Puppet]:
         made.end()
 
 
-@pytest.fixture
-def stranger() -> Iterator[Group]:
-    """A cgroup in a domain of its own."""
-    stress.account_memory()
-    with group("stranger") as stranger:
-        stranger.give(5)
-        yield stranger
-
-
 def fork_and_wait() -> int:
     pid = os.fork()
     if pid == 0:

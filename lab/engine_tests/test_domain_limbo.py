@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import domains, stress, wait
+from nuksmlab import domains, wait
 from nuksmlab.area import address_of, equal_to
-from nuksmlab.domains import Group, group
+from nuksmlab.domains import Group
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import StartTenant, Tenant
 
@@ -112,15 +112,6 @@ def ended_but_read(pid: int, address: int) -> Iterator[None]:
         os.kill(pid, signal.SIGKILL)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         yield
-
-
-@pytest.fixture
-def stranger() -> Iterator[Group]:
-    """A cgroup in a domain of its own."""
-    stress.account_memory()
-    with group("stranger") as stranger:
-        stranger.give(5)
-        yield stranger
 
 
 @pytest.fixture

@@ -127,24 +127,31 @@ bool nuksm_is_settled(struct mm_struct *mm, u64 domain)
 	       nuksm_domain_of(mm) == domain;
 }
 
+/* Of the process, or none. Context: RCU. */
+static struct mem_cgroup *group_of(struct mm_struct *mm)
+{
+	struct task_struct *owner = rcu_dereference(mm->owner);
+
+	return owner ? mem_cgroup_from_task(owner) : NULL;
+}
+
 /**
  * nuksm_note_full - there was no memory for a page of a process that leaves its domain
  * @mm: of the process
  * @scan: the number of the scan, counted from 1
  *
- * Of its cgroups, those that have reached their limits.
+ * In its own cgroup, which may have a little again by now, and in those above it that have
+ * reached their limits.
  */
 void nuksm_note_full(struct mm_struct *mm, unsigned long scan)
 {
-	struct mem_cgroup *memcg;
-	struct task_struct *owner;
+	struct mem_cgroup *own, *memcg;
 
 	rcu_read_lock();
-	owner = rcu_dereference(mm->owner);
-	memcg = owner ? mem_cgroup_from_task(owner) : NULL;
-	for (; memcg; memcg = parent_mem_cgroup(memcg)) {
-		if (page_counter_read(&memcg->memory) >=
-		    READ_ONCE(memcg->memory.max))
+	own = group_of(mm);
+	for (memcg = own; memcg; memcg = parent_mem_cgroup(memcg)) {
+		if (memcg == own || page_counter_read(&memcg->memory) >=
+				    READ_ONCE(memcg->memory.max))
 			memcg->nuksm.full = scan;
 	}
 	rcu_read_unlock();
@@ -160,13 +167,10 @@ void nuksm_note_full(struct mm_struct *mm, unsigned long scan)
 bool nuksm_is_full(struct mm_struct *mm, unsigned long scan)
 {
 	struct mem_cgroup *memcg;
-	struct task_struct *owner;
 	bool is_full = false;
 
 	rcu_read_lock();
-	owner = rcu_dereference(mm->owner);
-	memcg = owner ? mem_cgroup_from_task(owner) : NULL;
-	for (; memcg && !is_full; memcg = parent_mem_cgroup(memcg))
+	for (memcg = group_of(mm); memcg && !is_full; memcg = parent_mem_cgroup(memcg))
 		is_full = memcg->nuksm.full == scan;
 	rcu_read_unlock();
 	return is_full;

@@ -62,6 +62,8 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 		.domain = domain,
 		.files = membership->known && domain == membership->domain,
 		.waits = domain >= NUKSM_NO_DOMAIN,
+		/* Each try at a full cgroup's limit takes long, and may end a process there */
+		.failed = nuksm_is_full(mm_slot->slot.mm, ksm_scan.seqnr + 1),
 	};
 	nuksm_areas_left = NUKSM_FIRST_AREAS;
 	ksm_scan.domain = domain;
@@ -129,9 +131,6 @@ static bool nuksm_leaves_domain(struct page *page,
 	nuksm_window(NUKSM_WINDOW_DOMAIN);
 	if (nuksm_stay.waits)
 		return true;
-	/* Each try at a full cgroup's limit takes long, and may end a process there */
-	if (!nuksm_stay.failed)
-		nuksm_stay.failed = nuksm_is_full(rmap_item->mm, ksm_scan.seqnr + 1);
 	/* What has failed cannot be copied, and a fault that fails would be tried for ever */
 	if (PageHWPoison(page))
 		err = -EHWPOISON;
