@@ -308,9 +308,17 @@ def test_a_page_that_two_domains_have_is_not_merged(
     saved(ksm, PAGES, domains=1, each=2)
 
 
-@contextmanager
-def paged_out(ksm: Ksm, old: Group, fifo: Path) -> Iterator[list[Tenant]]:
-    """Two tenants whose merged pages are paged out, but held by somebody."""
+@pytest.fixture
+def paged_out(
+    ksm: Ksm, groups: Callable[[str], Group], swap: Path, tmp_path: Path
+) -> Iterator[tuple[list[Tenant], Group]]:
+    """Two tenants whose merged pages are paged out, but held by somebody.
+
+    The second one has left their cgroup for domain 5 since.
+    """
+    old, new = groups("old"), groups("new")
+    new.give(5)
+    assert swap.exists()
     with ExitStack() as stack:
         tenants = [
             # Their memory is their cgroup's, so that it can be paged out.
@@ -319,7 +327,7 @@ def paged_out(ksm: Ksm, old: Group, fifo: Path) -> Iterator[list[Tenant]]:
         ]
         ksm.merge(2 * tenants[0].equal_pages)
         ksm.rest()
-        held = lend(tenants[0], fifo)
+        held = lend(tenants[0], tmp_path / "fifo")
 
         def are_out() -> bool:
             with contextlib.suppress(OSError):  # the kernel says that it found less
@@ -327,40 +335,31 @@ def paged_out(ksm: Ksm, old: Group, fifo: Path) -> Iterator[list[Tenant]]:
             return not any(equal_frames(tenant) for tenant in tenants)
 
         wait.until(are_out, lambda: "paging out")
-        yield tenants
+        new.take(tenants[1].pid)
+        for _ in "12":
+            ksm.scan_once()
+        ksm.stop()
+        yield tenants, old
         os.close(held)
 
 
-@pytest.mark.usefixtures("swap")
 def test_what_comes_back_from_swap_is_of_its_readers_domain(
-    ksm: Ksm, groups: Callable[[str], Group], tmp_path: Path
+    paged_out: tuple[list[Tenant], Group],
 ) -> None:
     """A merged page that somebody holds is not gone when it has been paged out."""
-    old, new = groups("old"), groups("new")
-    new.give(5)
-    with paged_out(ksm, old, tmp_path / "fifo") as tenants:
-        new.take(tenants[1].pid)
-        for _ in "12":
-            ksm.scan_once()
-        ksm.stop()
-        check_apart(tenants)
+    tenants, _ = paged_out
+    check_apart(tenants)
 
 
-@pytest.mark.usefixtures("swap")
 def test_who_goes_to_and_fro_reads_back_no_merged_page(
-    ksm: Ksm, groups: Callable[[str], Group], tmp_path: Path
+    paged_out: tuple[list[Tenant], Group],
 ) -> None:
     """ksmd knows it in the other domain, and would not see that it leaves again."""
-    old, new = groups("old"), groups("new")
-    new.give(5)
-    with paged_out(ksm, old, tmp_path / "fifo") as tenants:
-        new.take(tenants[1].pid)
-        for _ in "12":
-            ksm.scan_once()
-        ksm.stop()
-        old.take(tenants[1].pid)
-        model.check_intact(tenants)  # all of their pages are read
-        assert not equal_frames(tenants[0]) & equal_frames(tenants[1])
+    tenants, old = paged_out
+    stays, returns = tenants
+    old.take(returns.pid)
+    model.check_intact(tenants)  # all of their pages are read
+    assert not equal_frames(stays) & equal_frames(returns)
 
 
 def test_copies_are_of_their_pages_domain(
