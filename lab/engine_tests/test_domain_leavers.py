@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import domains, stress
+from nuksmlab import domains, stress, wait
 from nuksmlab.area import address_of
 from nuksmlab.domains import Group, group
 from nuksmlab.fuzz import model
-from nuksmlab.ksm import Ksm, process_stat
+from nuksmlab.ksm import FAST, Ksm, process_stat
 
 PAGES = 64
 FIRST, SECOND = 1, 1001  # of contents, one after the other
 SCANS = 4
+FILLER = 16 << 20  # bytes
 FORKS = 150
 
 pytestmark = pytest.mark.skipif(
@@ -173,14 +174,14 @@ def ooms(cgroup: Group) -> int:
 
 
 @pytest.mark.parametrize("cgroups", [1, 2])
-def test_a_full_cgroup_is_asked_once_in_a_scan_whoever_is_below_it(
+def test_nobody_is_ended_as_there_is_no_memory_for_who_leaves(
     ksm: Ksm, stranger: Group, cgroups: int
 ) -> None:
-    """Each try goes to the end of what can be reclaimed."""
+    """Nor does ksmd wait until somebody is: a tenant can make many full cgroups."""
     stranger.divide()
     with ExitStack() as stack:
-        halves = [
-            stack.enter_context(group(f"half-{number}", stranger))
+        parts = [
+            stack.enter_context(group(f"part-{number}", stranger))
             for number in range(cgroups)
         ]
         mine = area_of(FIRST)
@@ -191,14 +192,44 @@ def test_a_full_cgroup_is_asked_once_in_a_scan_whoever_is_below_it(
         stress.put(stranger.path / "memory.swap.max", 0)
         stress.put(stranger.path / "memory.max", 0)
         for number, leaver in enumerate(leavers):
-            stress.put(Path(f"/proc/{leaver.pid}/oom_score_adj"), -1000)
-            halves[number % cgroups].take(leaver.pid)
+            parts[number % cgroups].take(leaver.pid)
         before = ooms(stranger)
-        ksm.scan_once()
+        for _ in "12":
+            ksm.scan_once()
         assert all(domains.left_by(leaver.pid) is not None for leaver in leavers)
-        assert ooms(stranger) == before + 1
+        assert ooms(stranger) == before
         stranger.limit(None)
+        for _ in "12":
+            ksm.scan_once()
+        assert all(domains.left_by(leaver.pid) is None for leaver in leavers)
         assert equal[:] == mine[:] == contents(FIRST)
+
+
+@pytest.mark.usefixtures("swap")
+def test_who_leaves_for_a_full_cgroup_gets_room_there(
+    ksm: Ksm, stranger: Group
+) -> None:
+    """What it has in memory there can be paged out."""
+    kept: list[bytearray] = []
+    mine = area_of(FIRST)
+    with puppet(lambda: kept.append(bytearray(b"1") * FILLER)) as leaver:
+        equal = area_of(FIRST)
+        ksm.merge(PAGES * 3)
+        ksm.rest()
+        stranger.take(leaver.pid)
+        leaver.next()
+        usage = (stranger.path / "memory.current").read_text()
+        stress.put(stranger.path / "memory.max", int(usage))
+        ksm.scan_once()
+        assert domains.left_by(leaver.pid) is not None
+
+        def has_left() -> bool:
+            ksm.scan_once()
+            return domains.left_by(leaver.pid) is None
+
+        wait.until(has_left, lambda: f"leaving; {ksm.counters()}")
+        stranger.limit(None)
+    assert equal[:] == mine[:] == contents(FIRST)
 
 
 def test_pages_of_many_forks_are_merged_with_equal_ones(
@@ -215,7 +246,48 @@ def test_pages_of_many_forks_are_merged_with_equal_ones(
         mine = area_of(FIRST)
         for _ in range(FORKS):
             stack.enter_context(puppet())
-        for _ in range(SCANS):
-            ksm.scan_once()
+        ksm.merge((FORKS + 2) * PAGES)
         assert ksm.read("pages_sharing") == (FORKS + 1) * PAGES
         assert mine[:] == contents(FIRST)
+
+
+def merged_kib(pid: int) -> int:
+    """What of its memory is merged, whether ksmd comes there or not."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("KSM:"))
+
+
+@pytest.fixture
+def slow_asker() -> Iterator[None]:
+    """ksmd lingers between asking who has a page and merging it."""
+    windows = stress.Windows()
+    windows.open({"outsiders": 20_000})
+    yield
+    windows.close()
+
+
+@pytest.mark.windows
+@pytest.mark.usefixtures("slow_asker")
+@pytest.mark.parametrize("turn", range(4))
+def test_no_page_is_merged_that_a_relative_stops_offering_meanwhile(
+    ksm: Ksm, stranger: Group, turn: int
+) -> None:
+    """Between ksmd's asking, and its merging the page."""
+    assert stranger.given() == "5"
+    first = FIRST + turn * PAGES
+    kept: list[mmap.mmap] = []
+    with ExitStack() as stack:
+        equal = stack.enter_context(puppet(lambda: kept.append(area_of(first))))
+        equal.next()
+        mine = area_of(first)
+        relative = stack.enter_context(
+            puppet(lambda: mine.madvise(mmap.MADV_UNMERGEABLE))
+        )
+        ksm.set_speed(FAST)
+        ksm.start()
+        wait.until(lambda: ksm.read("pages_shared") > 0, lambda: "no merging")
+        relative.next()
+        assert merged_kib(relative.pid) == 0
+        ksm.merge(2 * PAGES)
+        assert merged_kib(relative.pid) == 0
+    assert mine[:] == contents(first)

@@ -13,7 +13,6 @@ from nuksmlab.ksm import Ksm
 PAGE = mmap.PAGESIZE
 PAGES = 64
 SOFT_DIRTY, FORGET_SOFT_DIRTY = 1 << 55, "4"  # of pagemap and clear_refs, proc(5)
-MADV_UNMERGEABLE = 13
 MAP_NORESERVE = 0x4000
 TIB = 1 << 40
 
@@ -67,5 +66,5 @@ def test_an_area_without_pages_is_un_merged_at_once() -> None:
         pytest.skip("User-Mode Linux has no room for it")
     area.madvise(mmap.MADV_MERGEABLE)
     area[0] = area[-1] = 1
-    area.madvise(MADV_UNMERGEABLE)
+    area.madvise(mmap.MADV_UNMERGEABLE)
     assert area[0] == area[-1] == 1

@@ -5,6 +5,7 @@
 
 #include <linux/atomic.h>
 #include <linux/types.h>
+#include <linux/workqueue_types.h>
 
 struct mm_struct;
 struct seq_file;
@@ -18,6 +19,7 @@ struct seq_file;
  * @left: the one before; of several that were left at once, the first
  * @known: ksmd has been there, and @domain is one; a fork's is its parent's until then
  * @leaves: pages may still be shared with those in @left
+ * @areas: that may be looked at for its pages; below 0, so many more were
  *
  * Written under ksm_thread_mutex. Who shows it reads without.
  */
@@ -26,18 +28,19 @@ struct nuksm_membership {
 	u64 left : NUKSM_DOMAIN_BITS;
 	bool known;
 	bool leaves;
+	int areas;
 };
 
 /**
  * struct nuksm_group - a memory cgroup's merge domain, in its struct mem_cgroup
  * @asked: what was written to memory.ksm_domain, see nuksm_asked_domain
  * @own: the number of the domain that is this cgroup's alone; 0 until it is needed
- * @full: the scan, counted from 1, in which it had no memory for a page of who left
+ * @room: reclaims something for who leaves, while there is no memory for his pages
  */
 struct nuksm_group {
 	u32 asked;
 	atomic64_t own;
-	unsigned long full;
+	struct work_struct room;
 };
 
 #ifdef CONFIG_NUKSM_DOMAINS

@@ -42,8 +42,15 @@ static inline unsigned long linear_anon_page_address(const struct vm_area_struct
 #define pte_uffd(pte)			pte_uffd_wp(pte)
 #define pte_mkuffd(pte)			pte_mkuffd_wp(pte)
 
+#define softleaf_t			swp_entry_t
 #define softleaf_from_pte(pte)		pte_to_swp_entry(pte)
 #define softleaf_is_migration(entry)	is_migration_entry(entry)
+#define softleaf_to_folio(entry)	pfn_swap_entry_folio(entry)
+
+#define mm_flags_test(flag, mm)		test_bit(flag, &(mm)->flags)
+
+#define nuksm_alloc_folio(gfp, vma, addr) \
+	vma_alloc_folio(gfp, 0, vma, addr, false)
 
 /* Protection from being read is newer. */
 static inline bool userfaultfd_rwp(struct vm_area_struct *vma)
@@ -65,6 +72,8 @@ static inline bool nuksm_use_promotes(struct folio *folio)
 #include <linux/leafops.h>
 
 #define linear_anon_page_address(vma, index)	vma_anon_address(vma, index, 1)
+
+#define nuksm_alloc_folio(gfp, vma, addr)	vma_alloc_folio(gfp, 0, vma, addr)
 
 #include "../page_alloc.h" /* drain_all_pages() */
 

@@ -15,9 +15,13 @@
 #include <linux/sched.h>
 #include <linux/security.h>
 #include <linux/seq_file.h>
+#include <linux/swap.h>
 #include <linux/sysfs.h>
+#include <linux/workqueue.h>
 
+#include "../internal.h"
 #include "nuksm.h"
+#include "compat.h"
 
 /*
  * Domain 0 is that of all whose cgroups were given none, unless each of those has its own.
@@ -27,7 +31,7 @@
 #define NUKSM_FIRST_OWN		BIT_ULL(32)
 
 /* Set with the first cgroup that is given a domain. Until then nobody is asked for his. */
-static bool nuksm_has_domains;
+bool nuksm_has_domains;
 
 /* Cgroups that were given no domain have their own. */
 static bool nuksm_own_by_default;
@@ -135,45 +139,42 @@ static struct mem_cgroup *group_of(struct mm_struct *mm)
 	return owner ? mem_cgroup_from_task(owner) : NULL;
 }
 
-/**
- * nuksm_note_full - there was no memory for a page of a process that leaves its domain
- * @mm: of the process
- * @scan: the number of the scan, counted from 1
- *
- * In its own cgroup, which may have a little again by now, and in those above it that have
- * reached their limits.
- */
-void nuksm_note_full(struct mm_struct *mm, unsigned long scan)
-{
-	struct mem_cgroup *own, *memcg;
+/* Of pages, freed at once for who leaves. */
+#define NUKSM_ROOM		512
 
-	rcu_read_lock();
-	own = group_of(mm);
-	for (memcg = own; memcg; memcg = parent_mem_cgroup(memcg)) {
-		if (memcg == own || page_counter_read(&memcg->memory) >=
-				    READ_ONCE(memcg->memory.max))
-			memcg->nuksm.full = scan;
-	}
-	rcu_read_unlock();
+static void make_room(struct work_struct *work)
+{
+	struct mem_cgroup *memcg = container_of(work, struct mem_cgroup, nuksm.room);
+
+	try_to_free_mem_cgroup_pages(memcg, NUKSM_ROOM, GFP_KERNEL,
+				     MEMCG_RECLAIM_MAY_SWAP, NULL);
+	css_put(&memcg->css);
 }
 
 /**
- * nuksm_is_full - has a cgroup of this process had no memory in this scan?
+ * nuksm_want_room - there was no memory for a page of a process that leaves its domain
  * @mm: of the process
- * @scan: the number of the scan, counted from 1
  *
- * Return: whether one has: then another try would be as long, and as vain.
+ * If a cgroup is full, something is reclaimed there for the next try. ksmd does not do that
+ * itself: it may take long, and be in vain, in as many cgroups as somebody can make.
+ *
+ * Context: ksm_thread_mutex.
  */
-bool nuksm_is_full(struct mm_struct *mm, unsigned long scan)
+void nuksm_want_room(struct mm_struct *mm)
 {
 	struct mem_cgroup *memcg;
-	bool is_full = false;
 
 	rcu_read_lock();
-	for (memcg = group_of(mm); memcg && !is_full; memcg = parent_mem_cgroup(memcg))
-		is_full = memcg->nuksm.full == scan;
+	memcg = group_of(mm);
+	while (memcg && page_counter_read(&memcg->memory) < READ_ONCE(memcg->memory.max))
+		memcg = parent_mem_cgroup(memcg);
+	if (memcg && css_tryget(&memcg->css)) {
+		if (!memcg->nuksm.room.func)
+			INIT_WORK(&memcg->nuksm.room, make_room);
+		if (!queue_work(system_dfl_wq, &memcg->nuksm.room))
+			css_put(&memcg->css);
+	}
 	rcu_read_unlock();
-	return is_full;
 }
 
 struct nuksm_outsiders {
@@ -182,10 +183,10 @@ struct nuksm_outsiders {
 };
 
 /*
- * Areas that may be looked at yet in this visit; when there are none left, the page is left
- * alone. Under ksm_thread_mutex.
+ * Areas that may be looked at yet for the process that is visited; if there are none left,
+ * its page is left alone. Under ksm_thread_mutex.
  */
-unsigned int nuksm_areas_left;
+int nuksm_areas_left;
 
 /*
  * Does ksmd come to this area? Where it does not, nobody would see that the process
@@ -197,7 +198,9 @@ static bool is_visited(struct vm_area_struct *vma)
 
 	if (!mmap_read_trylock(vma->vm_mm))
 		return false;
-	visited = vma->vm_flags & VM_MERGEABLE;
+	/* A child that there was no memory for is not known, though its areas are mergeable */
+	visited = (vma->vm_flags & VM_MERGEABLE) &&
+		  mm_flags_test(MMF_VM_MERGEABLE, vma->vm_mm);
 	mmap_read_unlock(vma->vm_mm);
 	return visited;
 }
@@ -209,11 +212,10 @@ static bool is_outsider(struct folio *folio, struct vm_area_struct *vma,
 	DEFINE_FOLIO_VMA_WALK(pvmw, folio, vma, addr, PVMW_SYNC);
 	struct nuksm_outsiders *outsiders = arg;
 
-	if (!nuksm_areas_left) {
+	if (nuksm_areas_left-- < -NUKSM_PAGE_AREAS) {
 		outsiders->found = true;
 		return false;
 	}
-	nuksm_areas_left--;
 	if (is_visited(vma) &&
 	    nuksm_domain_of(vma->vm_mm) == outsiders->domain)
 		return true;
@@ -222,16 +224,25 @@ static bool is_outsider(struct folio *folio, struct vm_area_struct *vma,
 	return !outsiders->found;
 }
 
+/*
+ * The lock of all areas that may have the page that is being merged, from asking whether they
+ * are visited until it is a merged page: whoever stops merging in his waits for that, and
+ * un-merges it. Under ksm_thread_mutex.
+ */
+static struct anon_vma *nuksm_asked_areas;
+
 /**
  * nuksm_has_outsiders - is a page mapped by another domain, or where ksmd never comes?
  * @folio: of the page, which is not merged
  * @domain: the domain
  *
- * As a fork shares pages, and one of both may have gone elsewhere since.
+ * As a fork shares pages, and one of both may have gone elsewhere since. If it is not, that
+ * holds until nuksm_has_asked().
  *
  * Context: the folio is locked.
  *
- * Return: whether it is, or may be: of a merged page that is filed nowhere nobody knows.
+ * Return: whether it is, or may be: of a merged page that is filed nowhere nobody knows, nor
+ * of one that more have than may be asked.
  */
 bool nuksm_has_outsiders(struct folio *folio, u64 domain)
 {
@@ -239,17 +250,50 @@ bool nuksm_has_outsiders(struct folio *folio, u64 domain)
 	struct rmap_walk_control rwc = {
 		.rmap_one = is_outsider,
 		.arg = &outsiders,
-		/* All who mapped it may be gone by now, and the anon_vma with them */
-		.anon_lock = folio_lock_anon_vma_read,
 	};
 
 	if (!READ_ONCE(nuksm_has_domains) || folio_mapcount(folio) < 2)
 		return false;
-	if (folio_test_ksm(folio))
+	if (folio_test_ksm(folio) || nuksm_areas_left <= 0)
 		return true;
+	/* All who mapped it may be gone by now, and the anon_vma with them */
+	nuksm_asked_areas = folio_lock_anon_vma_read(folio, NULL);
+	if (!nuksm_asked_areas)
+		return true;
+	rmap_walk_locked(folio, &rwc);
 	nuksm_window(NUKSM_WINDOW_OUTSIDERS);
-	rmap_walk(folio, &rwc);
+	if (outsiders.found)
+		nuksm_has_asked();
 	return outsiders.found;
+}
+
+/**
+ * nuksm_has_asked - a page is merged now, or will not be
+ *
+ * Its folio is still locked.
+ */
+void nuksm_has_asked(void)
+{
+	if (nuksm_asked_areas)
+		anon_vma_unlock_read(nuksm_asked_areas);
+	nuksm_asked_areas = NULL;
+}
+
+/**
+ * nuksm_stop_merging - an area is about to be mergeable no more
+ * @vma: the area
+ *
+ * What is being merged there is merged, and can be un-merged, when this returns. Nothing
+ * else is, as nobody gets the mmap_lock to ask.
+ *
+ * Context: the mmap_lock for writing.
+ */
+void nuksm_stop_merging(struct vm_area_struct *vma)
+{
+	if (!READ_ONCE(nuksm_has_domains) || !vma->anon_vma)
+		return;
+	anon_vma_lock_write(vma->anon_vma);
+	anon_vma_unlock_write(vma->anon_vma);
 }
 
 /*

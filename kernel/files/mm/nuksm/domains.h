@@ -25,8 +25,7 @@
  * @waits: merged pages stay: nobody knows yet where the process belongs, or who would pay
  *	for copies, as its last thread has ended
  * @kept: one stayed that is merged in another domain, or may be
- * @failed: there was no memory for a copy, of this process or of another one below the
- *	cgroup that is full: the others wait for the next scan
+ * @failed: there was no memory for a copy: the others wait for the next scan
  */
 static struct nuksm_stay {
 	u64 domain;
@@ -37,11 +36,10 @@ static struct nuksm_stay {
 } nuksm_stay;
 
 /*
- * Of a page that forks share it has to be asked who maps it. A visit may look at so many
- * areas for that, and at some more for each page: or a tenant could make ksmd look at all of
- * its forks for each page of each of them.
+ * Of a page that forks share it has to be asked who maps it. A process may have so many areas
+ * looked at for each page that ksmd comes by, later ones before: or a tenant could make ksmd
+ * look at all of its forks for each page of each of them. No page has more than the most.
  */
-#define NUKSM_FIRST_AREAS	4096
 #define NUKSM_AREAS_PER_PAGE	8
 
 /* ksmd has come to a process, or goes on there: has it changed its domain? */
@@ -62,10 +60,8 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 		.domain = domain,
 		.files = membership->known && domain == membership->domain,
 		.waits = domain >= NUKSM_NO_DOMAIN,
-		/* Each try at a full cgroup's limit takes long, and may end a process there */
-		.failed = nuksm_is_full(mm_slot->slot.mm, ksm_scan.seqnr + 1),
 	};
-	nuksm_areas_left = NUKSM_FIRST_AREAS;
+	nuksm_areas_left = membership->areas;
 	ksm_scan.domain = domain;
 	if (nuksm_stay.files || nuksm_stay.waits || membership->leaves)
 		return;
@@ -78,6 +74,7 @@ static void nuksm_end_visit(struct mm_struct *mm)
 {
 	struct nuksm_membership *membership = &mm->nuksm_membership;
 
+	membership->areas = nuksm_areas_left;
 	if (nuksm_stay.waits)
 		return;
 	if (!nuksm_stay.kept)
@@ -95,15 +92,13 @@ static void nuksm_forget_domain(struct mm_struct *mm)
 	mm->nuksm_membership.leaves = false;
 }
 
-/* Of a merged page that could not be filed nobody knows whose it is: leavers leave it. */
+/* Of a merged page that could not be filed nobody knows whose it is: all leave it. */
 static bool nuksm_is_foreign(struct page *page,
-			     const struct ksm_stable_node *stable_node,
-			     const struct nuksm_membership *membership)
+			     const struct ksm_stable_node *stable_node)
 {
 	if (stable_node)
 		return stable_node->domain != nuksm_stay.domain;
-	return (!nuksm_stay.files || membership->leaves) &&
-	       folio_test_ksm(page_folio(page));
+	return READ_ONCE(nuksm_has_domains) && folio_test_ksm(page_folio(page));
 }
 
 /*
@@ -116,11 +111,11 @@ static bool nuksm_leaves_domain(struct page *page,
 				struct ksm_rmap_item *rmap_item)
 {
 	struct nuksm_membership *membership = &rmap_item->mm->nuksm_membership;
-	bool is_foreign = nuksm_is_foreign(page, stable_node, membership);
+	bool is_foreign = nuksm_is_foreign(page, stable_node);
 	u64 domain = stable_node ? stable_node->domain : membership->left;
 	int err;
 
-	nuksm_areas_left += NUKSM_AREAS_PER_PAGE;
+	nuksm_areas_left = min(nuksm_areas_left + NUKSM_AREAS_PER_PAGE, NUKSM_PAGE_AREAS);
 	if (nuksm_stay.files && !is_foreign)
 		return false;
 	/* A fork may have had merged what was filed before: that is out of date anyway */
@@ -131,10 +126,7 @@ static bool nuksm_leaves_domain(struct page *page,
 	nuksm_window(NUKSM_WINDOW_DOMAIN);
 	if (nuksm_stay.waits)
 		return true;
-	/* What has failed cannot be copied, and a fault that fails would be tried for ever */
-	if (PageHWPoison(page))
-		err = -EHWPOISON;
-	else if (nuksm_stay.failed)
+	if (nuksm_stay.failed)
 		err = -ENOMEM;
 	else
 		err = nuksm_unshare(rmap_item, &nuksm_domain_unmerged);
@@ -147,7 +139,7 @@ static bool nuksm_leaves_domain(struct page *page,
 	}
 	if (err == -ENOMEM && !nuksm_stay.failed) {
 		nuksm_stay.failed = true;
-		nuksm_note_full(rmap_item->mm, ksm_scan.seqnr + 1);
+		nuksm_want_room(rmap_item->mm);
 	}
 	return true;
 }
@@ -158,10 +150,15 @@ static bool nuksm_is_leaving(void)
 	return !nuksm_stay.files;
 }
 
-/* A mapping is not there now. One of a page that is being moved comes back. */
+/* A mapping is not there now. One of a merged page that is being moved comes back. */
 static void nuksm_pass_absent(pte_t pte)
 {
-	if (!pte_none(pte) && softleaf_is_migration(softleaf_from_pte(pte)))
+	softleaf_t entry;
+
+	if (pte_none(pte))
+		return;
+	entry = softleaf_from_pte(pte);
+	if (softleaf_is_migration(entry) && folio_test_ksm(softleaf_to_folio(entry)))
 		nuksm_stay.kept = true;
 }
 

@@ -273,14 +273,19 @@ enum nuksm_asked_domain {
 /* Mappings un-merged, as their pages were another domain's; counted under ksm_thread_mutex */
 extern unsigned long nuksm_domain_unmerged;
 
+extern bool nuksm_has_domains;
 extern const struct attribute_group nuksm_domains_attr_group;
 
 u64 nuksm_domain_of(struct mm_struct *mm);
 bool nuksm_is_settled(struct mm_struct *mm, u64 domain);
-void nuksm_note_full(struct mm_struct *mm, unsigned long scan);
-bool nuksm_is_full(struct mm_struct *mm, unsigned long scan);
-extern unsigned int nuksm_areas_left;
+void nuksm_want_room(struct mm_struct *mm);
+/* Most of a page that may be looked at to learn who maps it */
+#define NUKSM_PAGE_AREAS	4096
+
+extern int nuksm_areas_left;
 bool nuksm_has_outsiders(struct folio *folio, u64 domain);
+void nuksm_has_asked(void);
+void nuksm_stop_merging(struct vm_area_struct *vma);
 
 /* The domain under which a process's pages are filed. */
 static inline u64 nuksm_filed_domain(const struct mm_struct *mm)
@@ -297,6 +302,14 @@ static inline u64 nuksm_filed_domain(const struct mm_struct *mm)
 
 /* No function: to find the folio is to read the page. */
 #define nuksm_has_outsiders(...)	false
+
+static inline void nuksm_has_asked(void)
+{
+}
+
+static inline void nuksm_stop_merging(struct vm_area_struct *vma)
+{
+}
 
 #endif /* CONFIG_NUKSM_DOMAINS */
 

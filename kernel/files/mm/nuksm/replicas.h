@@ -21,8 +21,6 @@
 
 #ifdef CONFIG_NUKSM_PLACEMENT
 
-#include <linux/userfaultfd_k.h>
-
 #include "budget.h"
 
 /* Of more pages with the same content the others are not looked for: that takes too long. */
@@ -190,25 +188,6 @@ static void nuksm_hop(struct ksm_rmap_item *item, struct ksm_stable_node *to)
 	else
 		ksm_pages_shared++;
 	nuksm_count_sharer(item, pfn_to_nid(to->kpfn), !item->hlist.next, 1);
-}
-
-/*
- * The page table entry of @to, instead of @pte, which has another page of the same content.
- * What was seen of use and of writes before stays, and what userfaultfd protects.
- */
-static pte_t nuksm_pte_of(struct folio *to, struct vm_area_struct *vma, pte_t pte)
-{
-	pte_t new = pte_wrprotect(folio_mk_pte(to, vma->vm_page_prot));
-
-	new = pte_young(pte) ? pte_mkyoung(new) : pte_mkold(new);
-	if (pte_soft_dirty(pte))
-		new = pte_mksoft_dirty(new);
-	if (pte_uffd(pte)) {
-		new = pte_mkuffd(new);
-		if (userfaultfd_rwp(vma))
-			new = pte_modify(new, PAGE_NONE);
-	}
-	return new;
 }
 
 /*

@@ -10,6 +10,142 @@
 
 #ifdef CONFIG_NUKSM
 
+#include <linux/userfaultfd_k.h>
+
+/*
+ * The page table entry of @to, instead of @pte, which has another page of the same content.
+ * What was seen of use and of writes before stays, and what userfaultfd protects.
+ */
+static pte_t nuksm_pte_of(struct folio *to, struct vm_area_struct *vma, pte_t pte)
+{
+	pte_t new = pte_wrprotect(folio_mk_pte(to, vma->vm_page_prot));
+
+	new = pte_young(pte) ? pte_mkyoung(new) : pte_mkold(new);
+	if (pte_soft_dirty(pte))
+		new = pte_mksoft_dirty(new);
+	if (pte_uffd(pte)) {
+		new = pte_mkuffd(new);
+		if (userfaultfd_rwp(vma))
+			new = pte_modify(new, PAGE_NONE);
+	}
+	return new;
+}
+
+/* The merged page that is mapped at @address, with a reference to it; NULL if none is. */
+static struct folio *nuksm_get_merged(struct vm_area_struct *vma, unsigned long address)
+{
+	struct folio_walk fw;
+	struct folio *folio = folio_walk_start(&fw, vma, address, FW_MIGRATION);
+
+	if (!folio)
+		return NULL;
+	/* Who moves the page holds its lock: it is not taken from him */
+	if (!folio_test_ksm(folio))
+		folio = NULL;
+	else if (folio_test_hwpoison(folio))
+		folio = ERR_PTR(-EHWPOISON);
+	else if (!pte_present(fw.pte))
+		folio = ERR_PTR(-EBUSY);
+	else
+		folio_get(folio);
+	folio_walk_end(&fw, vma);
+	return folio;
+}
+
+/*
+ * A copy of @folio for the process, which pays for it. Nobody waits for memory: that may be
+ * long in a cgroup that is full, and end a process there, which waits for us.
+ */
+static struct folio *nuksm_private_copy(struct folio *folio, struct vm_area_struct *vma,
+					unsigned long address)
+{
+	gfp_t gfp = (GFP_HIGHUSER_MOVABLE & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
+	struct folio *copy = nuksm_alloc_folio(gfp, vma, address);
+	int err = -ENOMEM;
+
+	if (!copy)
+		return ERR_PTR(err);
+	if (!mem_cgroup_charge(copy, vma->vm_mm, GFP_NOWAIT | __GFP_NOWARN))
+		err = folio_mc_copy(copy, folio);
+	if (err) {
+		folio_put(copy);
+		return ERR_PTR(err);
+	}
+	flush_dcache_folio(copy);
+	__folio_mark_uptodate(copy);
+	return copy;
+}
+
+/*
+ * Maps @copy, new and of nobody else, at @address, if it is @from that is mapped there. What
+ * a write fault would do, but for the right to write.
+ */
+static bool nuksm_map_private(struct vm_area_struct *vma, unsigned long address,
+			      struct folio *from, struct folio *copy)
+{
+	struct mm_struct *mm = vma->vm_mm;
+	pmd_t *pmd = mm_find_pmd(mm, address);
+	bool mapped = false;
+	spinlock_t *ptl; /* of the page table */
+	pte_t *ptep, pte;
+
+	if (!pmd)
+		return false;
+	ptep = pte_offset_map_lock(mm, pmd, address, &ptl);
+	if (!ptep)
+		return false;
+	__acquire(RCU); /* by pte_offset_map_lock(), unseen by sparse */
+	pte = ptep_get(ptep);
+	if (pte_present(pte) && pte_pfn(pte) == folio_pfn(from) && !pte_write(pte)) {
+		flush_cache_page(vma, address, pte_pfn(pte));
+		/* The processor may set the accessed bit until then */
+		pte = ptep_clear_flush(vma, address, ptep);
+		folio_get(copy);
+		folio_add_new_anon_rmap(copy, vma, address, RMAP_EXCLUSIVE);
+		folio_add_lru_vma(copy, vma);
+		set_pte_at(mm, address, ptep, nuksm_pte_of(copy, vma, pte));
+		folio_remove_rmap_pte(from, &from->page, vma);
+		folio_put(from);
+		mapped = true;
+	}
+	pte_unmap_unlock(ptep, ptl);
+	return mapped;
+}
+
+/*
+ * Gives the process a page of its own where a merged one is mapped.
+ *
+ * Context: the mmap_lock for reading.
+ *
+ * Returns 0 if none is now; -ENOMEM, -EHWPOISON if the page's memory has failed, or -EBUSY.
+ */
+static int nuksm_unmap_merged(struct vm_area_struct *vma, unsigned long address)
+{
+	struct folio *copy, *folio = nuksm_get_merged(vma, address);
+	struct mmu_notifier_range range;
+	bool mapped;
+
+	if (IS_ERR_OR_NULL(folio))
+		return PTR_ERR_OR_ZERO(folio);
+	copy = nuksm_private_copy(folio, vma, address);
+	if (IS_ERR(copy)) {
+		folio_put(folio);
+		return PTR_ERR(copy);
+	}
+	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm, address,
+				address + PAGE_SIZE);
+	mmu_notifier_invalidate_range_start(&range);
+	mapped = nuksm_map_private(vma, address, folio, copy);
+	mmu_notifier_invalidate_range_end(&range);
+	folio_put(copy);
+	if (folio_test_swapcache(folio) && !folio_mapped(folio) && folio_trylock(folio)) {
+		folio_free_swap(folio);
+		folio_unlock(folio);
+	}
+	folio_put(folio);
+	return mapped ? 0 : -EBUSY;
+}
+
 /*
  * Gives @sharer a page of its own, where it had one before, and counts it in @unshared if
  * it was still there. Returns 0, or an error if it stays.
@@ -27,7 +163,7 @@ static int __maybe_unused nuksm_unshare(struct ksm_rmap_item *sharer,
 	mmap_read_lock(mm);
 	vma = find_mergeable_vma(mm, sharer->address);
 	if (vma)
-		err = nuksm_break_ksm(vma, sharer->address & PAGE_MASK);
+		err = nuksm_unmap_merged(vma, sharer->address & PAGE_MASK);
 	mmap_read_unlock(mm);
 #ifdef CONFIG_NUKSM_PLACEMENT
 	nuksm_prefer_node(NUMA_NO_NODE);

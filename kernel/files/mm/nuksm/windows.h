@@ -23,7 +23,7 @@
  * @NUKSM_WINDOW_LOOK: clearing accessed bits, and seeing which are set again
  * @NUKSM_WINDOW_REPLICA: copying a merged page, and mapping the copy
  * @NUKSM_WINDOW_DOMAIN: finding a page merged in another domain, and un-merging it
- * @NUKSM_WINDOW_OUTSIDERS: seeing that others map a page, and looking who that is
+ * @NUKSM_WINDOW_OUTSIDERS: asking all who map a page, and merging it
  * @NR_NUKSM_WINDOWS: how many there are
  */
 enum nuksm_window {
