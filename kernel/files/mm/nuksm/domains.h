@@ -25,14 +25,12 @@
  * @waits: merged pages stay: nobody knows yet where the process belongs, or who would pay
  *	for copies, as its last thread has ended
  * @kept: one stayed that is merged in another domain, or may be
- * @failed: there was no memory for a copy: the others wait for the next scan
  */
 static struct nuksm_stay {
 	u64 domain;
 	bool files;
 	bool waits;
 	bool kept;
-	bool failed;
 } nuksm_stay;
 
 /*
@@ -126,10 +124,7 @@ static bool nuksm_leaves_domain(struct page *page,
 	nuksm_window(NUKSM_WINDOW_DOMAIN);
 	if (nuksm_stay.waits)
 		return true;
-	if (nuksm_stay.failed)
-		err = -ENOMEM;
-	else
-		err = nuksm_unshare(rmap_item, &nuksm_domain_unmerged);
+	err = nuksm_unshare(rmap_item, &nuksm_domain_unmerged);
 	if (!err)
 		return true;
 	nuksm_stay.kept = true;
@@ -137,10 +132,8 @@ static bool nuksm_leaves_domain(struct page *page,
 		membership->left = domain;
 		membership->leaves = true;
 	}
-	if (err == -ENOMEM && !nuksm_stay.failed) {
-		nuksm_stay.failed = true;
+	if (err == -ENOMEM)
 		nuksm_want_room(rmap_item->mm);
-	}
 	return true;
 }
 
