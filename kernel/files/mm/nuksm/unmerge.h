@@ -34,21 +34,33 @@ static pte_t nuksm_pte_of(struct folio *to, struct vm_area_struct *vma, pte_t pt
 /* The merged page that is mapped at @address, with a reference to it; NULL if none is. */
 static struct folio *nuksm_get_merged(struct vm_area_struct *vma, unsigned long address)
 {
-	struct folio_walk fw;
-	struct folio *folio = folio_walk_start(&fw, vma, address, FW_MIGRATION);
+	pmd_t *pmd = mm_find_pmd(vma->vm_mm, address);
+	struct folio *folio = NULL;
+	spinlock_t *ptl; /* of the page table */
+	pte_t *ptep, pte;
 
-	if (!folio)
+	if (!pmd)
 		return NULL;
+	ptep = pte_offset_map_lock(vma->vm_mm, pmd, address, &ptl);
+	if (!ptep)
+		return NULL;
+	__acquire(RCU); /* by pte_offset_map_lock(), unseen by sparse */
+	pte = ptep_get(ptep);
+	if (pte_present(pte))
+		folio = vm_normal_folio(vma, address, pte);
+	else if (!pte_none(pte) && softleaf_is_migration(softleaf_from_pte(pte)))
+		folio = softleaf_to_folio(softleaf_from_pte(pte));
+
 	/* Who moves the page holds its lock: it is not taken from him */
-	if (!folio_test_ksm(folio))
+	if (!folio || !folio_test_ksm(folio))
 		folio = NULL;
 	else if (folio_test_hwpoison(folio))
 		folio = ERR_PTR(-EHWPOISON);
-	else if (!pte_present(fw.pte))
+	else if (!pte_present(pte))
 		folio = ERR_PTR(-EBUSY);
 	else
 		folio_get(folio);
-	folio_walk_end(&fw, vma);
+	pte_unmap_unlock(ptep, ptl);
 	return folio;
 }
 
