@@ -97,14 +97,15 @@ def adopt() -> None:
 
 
 def signal_all(number: int) -> list[int]:
-    """Sends it to all that may be sent one; returns who was there."""
-    there = descendants(os.getpid())
-    for pid in there:
+    """Sends it to all that may be sent one, and returns these."""
+    told = []
+    for pid in descendants(os.getpid()):
         try:
             os.kill(pid, number)
         except (ProcessLookupError, PermissionError):
             continue
-    return there
+        told.append(pid)
+    return told
 
 
 def end_all(grace: float) -> None:
@@ -114,7 +115,9 @@ def end_all(grace: float) -> None:
     while descendants(os.getpid()) and time.monotonic() < end_at:
         time.sleep(POLL_SECONDS)
     # Who is root's, started by sudo, ends by itself or not at all.
-    signal_all(signal.SIGKILL)
+    killed = set(signal_all(signal.SIGKILL))
+    while killed & set(descendants(os.getpid())):
+        time.sleep(POLL_SECONDS)
 
 
 def main() -> int:
