@@ -142,12 +142,21 @@ static struct mem_cgroup *group_of(struct mm_struct *mm)
 /* Of pages, freed at once for who leaves. */
 #define NUKSM_ROOM		512
 
+/* One cgroup at a time: a tenant can make many, and no cgroup pays for this. */
+static struct workqueue_struct *nuksm_room;
+
+static bool is_at_limit(struct mem_cgroup *memcg)
+{
+	return page_counter_read(&memcg->memory) >= READ_ONCE(memcg->memory.max);
+}
+
 static void make_room(struct work_struct *work)
 {
 	struct mem_cgroup *memcg = container_of(work, struct mem_cgroup, nuksm.room);
 
-	try_to_free_mem_cgroup_pages(memcg, NUKSM_ROOM, GFP_KERNEL,
-				     MEMCG_RECLAIM_MAY_SWAP, NULL);
+	if (is_at_limit(memcg))
+		try_to_free_mem_cgroup_pages(memcg, NUKSM_ROOM, GFP_KERNEL,
+					     MEMCG_RECLAIM_MAY_SWAP, NULL);
 	css_put(&memcg->css);
 }
 
@@ -166,12 +175,12 @@ void nuksm_want_room(struct mm_struct *mm)
 
 	rcu_read_lock();
 	memcg = group_of(mm);
-	while (memcg && page_counter_read(&memcg->memory) < READ_ONCE(memcg->memory.max))
+	while (memcg && !is_at_limit(memcg))
 		memcg = parent_mem_cgroup(memcg);
-	if (memcg && css_tryget(&memcg->css)) {
+	if (memcg && nuksm_room && css_tryget(&memcg->css)) {
 		if (!memcg->nuksm.room.func)
 			INIT_WORK(&memcg->nuksm.room, make_room);
-		if (!queue_work(system_dfl_wq, &memcg->nuksm.room))
+		if (!queue_work(nuksm_room, &memcg->nuksm.room))
 			css_put(&memcg->css);
 	}
 	rcu_read_unlock();
@@ -431,6 +440,9 @@ const struct attribute_group nuksm_domains_attr_group = {
 
 static int __init nuksm_domains_init(void)
 {
+	nuksm_room = alloc_workqueue("nuksm_room", WQ_UNBOUND, 1);
+	if (!nuksm_room)
+		pr_err("ksm: no worker for full cgroups\n");
 	if (cgroup_add_dfl_cftypes(&memory_cgrp_subsys, domain_files))
 		pr_err("ksm: register memory.ksm_domain failed\n");
 	return 0;
