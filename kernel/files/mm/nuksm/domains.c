@@ -139,7 +139,7 @@ static struct mem_cgroup *group_of(struct mm_struct *mm)
 	return owner ? mem_cgroup_from_task(owner) : NULL;
 }
 
-/* Of pages, freed at once for who leaves. */
+/* Of pages, freed at once. */
 #define NUKSM_ROOM		512
 
 /* One cgroup at a time: a tenant can make many, and no cgroup pays for this. */
@@ -161,7 +161,7 @@ static void make_room(struct work_struct *work)
 }
 
 /**
- * nuksm_want_room - there was no memory for a page of a process that leaves its domain
+ * nuksm_want_room - there was no memory for a page of a process's own
  * @mm: of the process
  *
  * If a cgroup is full, something is reclaimed there for the next try. ksmd does not do that

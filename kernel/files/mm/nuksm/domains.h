@@ -132,8 +132,6 @@ static bool nuksm_leaves_domain(struct page *page,
 		membership->left = domain;
 		membership->leaves = true;
 	}
-	if (err == -ENOMEM)
-		nuksm_want_room(rmap_item->mm);
 	return true;
 }
 

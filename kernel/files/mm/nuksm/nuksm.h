@@ -303,6 +303,10 @@ static inline u64 nuksm_filed_domain(const struct mm_struct *mm)
 /* No function: to find the folio is to read the page. */
 #define nuksm_has_outsiders(...)	false
 
+static inline void nuksm_want_room(struct mm_struct *mm)
+{
+}
+
 static inline void nuksm_has_asked(void)
 {
 }

@@ -190,43 +190,6 @@ static void nuksm_hop(struct ksm_rmap_item *item, struct ksm_stable_node *to)
 	nuksm_count_sharer(item, pfn_to_nid(to->kpfn), !item->hlist.next, 1);
 }
 
-/*
- * Maps @to at @address, if it is @from that is mapped there.
- *
- * Context: the mmap_lock, and the locks of both folios; who shares the page tables with
- * the process, as guests do, has been told.
- */
-static bool nuksm_map_instead(struct vm_area_struct *vma, unsigned long address,
-			      struct folio *from, struct folio *to)
-{
-	struct mm_struct *mm = vma->vm_mm;
-	pmd_t *pmd = mm_find_pmd(mm, address);
-	bool mapped = false;
-	spinlock_t *ptl; /* of the page table */
-	pte_t *ptep, pte;
-
-	if (!pmd)
-		return false;
-	ptep = pte_offset_map_lock(mm, pmd, address, &ptl);
-	if (!ptep)
-		return false;
-	__acquire(RCU); /* by pte_offset_map_lock(), unseen by sparse */
-	pte = ptep_get(ptep);
-	if (pte_present(pte) && pte_pfn(pte) == folio_pfn(from) && !pte_write(pte)) {
-		flush_cache_page(vma, address, pte_pfn(pte));
-		/* The processor may set the accessed bit until then */
-		pte = ptep_clear_flush(vma, address, ptep);
-		folio_get(to);
-		folio_add_anon_rmap_pte(to, &to->page, vma, address, RMAP_NONE);
-		set_pte_at(mm, address, ptep, nuksm_pte_of(to, vma, pte));
-		folio_remove_rmap_pte(from, &from->page, vma);
-		folio_put(from);
-		mapped = true;
-	}
-	pte_unmap_unlock(ptep, ptl);
-	return mapped;
-}
-
 /* Lets one sharer of @from share @to. Who keeps his mmap_lock stays where he is. */
 static bool nuksm_remap(struct ksm_rmap_item *item, struct folio *from,
 			struct folio *to)

@@ -89,11 +89,14 @@ static struct folio *nuksm_private_copy(struct folio *folio, struct vm_area_stru
 }
 
 /*
- * Maps @copy, new and of nobody else, at @address, if it is @from that is mapped there. What
- * a write fault would do, but for the right to write.
+ * Maps @to at @address, if it is @from that is mapped there. @to is a merged page, whose lock
+ * and @from's are held, or a new one, which nobody else has.
+ *
+ * Context: the mmap_lock; who shares the page tables with the process, as guests do, has been
+ * told.
  */
-static bool nuksm_map_private(struct vm_area_struct *vma, unsigned long address,
-			      struct folio *from, struct folio *copy)
+static bool nuksm_map_instead(struct vm_area_struct *vma, unsigned long address,
+			      struct folio *from, struct folio *to)
 {
 	struct mm_struct *mm = vma->vm_mm;
 	pmd_t *pmd = mm_find_pmd(mm, address);
@@ -112,10 +115,14 @@ static bool nuksm_map_private(struct vm_area_struct *vma, unsigned long address,
 		flush_cache_page(vma, address, pte_pfn(pte));
 		/* The processor may set the accessed bit until then */
 		pte = ptep_clear_flush(vma, address, ptep);
-		folio_get(copy);
-		folio_add_new_anon_rmap(copy, vma, address, RMAP_EXCLUSIVE);
-		folio_add_lru_vma(copy, vma);
-		set_pte_at(mm, address, ptep, nuksm_pte_of(copy, vma, pte));
+		folio_get(to);
+		if (folio_test_anon(to)) {
+			folio_add_anon_rmap_pte(to, &to->page, vma, address, RMAP_NONE);
+		} else {
+			folio_add_new_anon_rmap(to, vma, address, RMAP_EXCLUSIVE);
+			folio_add_lru_vma(to, vma);
+		}
+		set_pte_at(mm, address, ptep, nuksm_pte_of(to, vma, pte));
 		folio_remove_rmap_pte(from, &from->page, vma);
 		folio_put(from);
 		mapped = true;
@@ -147,7 +154,7 @@ static int nuksm_unmap_merged(struct vm_area_struct *vma, unsigned long address)
 	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm, address,
 				address + PAGE_SIZE);
 	mmu_notifier_invalidate_range_start(&range);
-	mapped = nuksm_map_private(vma, address, folio, copy);
+	mapped = nuksm_map_instead(vma, address, folio, copy);
 	mmu_notifier_invalidate_range_end(&range);
 	folio_put(copy);
 	if (folio_test_swapcache(folio) && !folio_mapped(folio) && folio_trylock(folio)) {
@@ -180,6 +187,8 @@ static int __maybe_unused nuksm_unshare(struct ksm_rmap_item *sharer,
 #ifdef CONFIG_NUKSM_PLACEMENT
 	nuksm_prefer_node(NUMA_NO_NODE);
 #endif
+	if (err == -ENOMEM)
+		nuksm_want_room(mm);
 	if (err)
 		return err;
 	remove_rmap_item_from_tree(sharer);
