@@ -78,6 +78,33 @@ def test_who_holds_pages_for_long_keeps_them_from_nobody(
     assert all(tenant.bad_pages() == 0 for tenant in [*first, *last])
 
 
+def test_who_has_no_room_for_pages_of_his_own_gets_them_later(
+    ksm: Ksm, start: StartTenant, tmp_path: Path
+) -> None:
+    """Pages that were given up are tried again, while his cgroup is full."""
+    first = start("vm-0", 0, mib=1)
+    merge(ksm, [first, start("vm-1", 0, mib=1)])
+    pipe = lend(first, tmp_path / "pipe")
+    ksm.stop()
+    last = start("vm-2", 1, mib=1)
+    cgroup = stress.Cgroup("full")
+    try:
+        cgroup.limit(0)
+        stress.put(cgroup.path / "cgroup.procs", last.pid)
+        for _ in range(MOST_VAIN + 4):
+            ksm.scan_once()
+        assert last.equal_pages_by_node() == {0: last.equal_pages}
+        cgroup.limit(None)
+        for _ in "12":
+            ksm.scan_once()
+        check(last, [1 / 2, 1 / 2])
+        assert last.bad_pages() == 0
+    finally:
+        os.close(pipe)
+        stress.put(stress.CGROUPS / "cgroup.procs", last.pid)
+        cgroup.end()
+
+
 @pytest.mark.parametrize("areas", [2_000, 20_000])
 @pytest.mark.parametrize("placement", ["fair", "priority"])
 def test_who_is_long_to_find_keeps_no_pages(

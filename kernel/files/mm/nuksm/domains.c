@@ -20,6 +20,7 @@
 #include <linux/workqueue.h>
 
 #include "../internal.h"
+#include "../memcontrol-v1.h" /* drain_all_stock() */
 #include "nuksm.h"
 #include "compat.h"
 
@@ -154,29 +155,36 @@ static void make_room(struct work_struct *work)
 {
 	struct mem_cgroup *memcg = container_of(work, struct mem_cgroup, nuksm.room);
 
-	if (is_at_limit(memcg))
+	if (is_at_limit(memcg)) {
+		drain_all_stock(memcg);
 		try_to_free_mem_cgroup_pages(memcg, NUKSM_ROOM, GFP_KERNEL,
 					     MEMCG_RECLAIM_MAY_SWAP, NULL);
+	}
 	css_put(&memcg->css);
 }
 
 /**
- * nuksm_want_room - there was no memory for a page of a process's own
+ * nuksm_has_room - may there be memory for a page of a process's own?
  * @mm: of the process
  *
  * If a cgroup is full, something is reclaimed there for the next try. ksmd does not do that
- * itself: it may take long, and be in vain, in as many cgroups as somebody can make.
+ * itself: it may take long, and be in vain, in as many cgroups as somebody can make. Nor does
+ * it try to charge the page: newer kernels count that in memory.events each time.
  *
  * Context: ksm_thread_mutex.
+ *
+ * Return: whether none is full.
  */
-void nuksm_want_room(struct mm_struct *mm)
+bool nuksm_has_room(struct mm_struct *mm)
 {
 	struct mem_cgroup *memcg;
+	bool has_room;
 
 	rcu_read_lock();
 	memcg = group_of(mm);
 	while (memcg && !is_at_limit(memcg))
 		memcg = parent_mem_cgroup(memcg);
+	has_room = !memcg;
 	if (memcg && nuksm_room && css_tryget(&memcg->css)) {
 		if (!memcg->nuksm.room.func)
 			INIT_WORK(&memcg->nuksm.room, make_room);
@@ -184,18 +192,14 @@ void nuksm_want_room(struct mm_struct *mm)
 			css_put(&memcg->css);
 	}
 	rcu_read_unlock();
+	return has_room;
 }
 
 struct nuksm_outsiders {
 	u64 domain;
+	int *areas;
 	bool found;
 };
-
-/*
- * Areas that may be looked at yet for the process that is visited; if there are none left,
- * its page is left alone. Under ksm_thread_mutex.
- */
-int nuksm_areas_left;
 
 /*
  * Does ksmd come to this area? Where it does not, nobody would see that the process
@@ -221,7 +225,7 @@ static bool is_outsider(struct folio *folio, struct vm_area_struct *vma,
 	DEFINE_FOLIO_VMA_WALK(pvmw, folio, vma, addr, PVMW_SYNC);
 	struct nuksm_outsiders *outsiders = arg;
 
-	if (nuksm_areas_left-- < -NUKSM_PAGE_AREAS) {
+	if ((*outsiders->areas)-- < -NUKSM_PAGE_AREAS) {
 		outsiders->found = true;
 		return false;
 	}
@@ -243,6 +247,7 @@ static struct anon_vma *nuksm_asked_areas;
 /**
  * nuksm_has_outsiders - is a page mapped by another domain, or where ksmd never comes?
  * @folio: of the page, which is not merged
+ * @mm: of the process whose page it is, and which pays for the areas that are looked at
  * @domain: the domain
  *
  * As a fork shares pages, and one of both may have gone elsewhere since. If it is not, that
@@ -251,11 +256,15 @@ static struct anon_vma *nuksm_asked_areas;
  * Context: the folio is locked.
  *
  * Return: whether it is, or may be: of a merged page that is filed nowhere nobody knows, nor
- * of one that more have than may be asked.
+ * of one that more have than may be asked. Of one that somebody holds, which cannot be merged
+ * anyway, nobody is asked.
  */
-bool nuksm_has_outsiders(struct folio *folio, u64 domain)
+bool nuksm_has_outsiders(struct folio *folio, struct mm_struct *mm, u64 domain)
 {
-	struct nuksm_outsiders outsiders = { .domain = domain };
+	struct nuksm_outsiders outsiders = {
+		.domain = domain,
+		.areas = &mm->nuksm_membership.areas,
+	};
 	struct rmap_walk_control rwc = {
 		.rmap_one = is_outsider,
 		.arg = &outsiders,
@@ -263,7 +272,7 @@ bool nuksm_has_outsiders(struct folio *folio, u64 domain)
 
 	if (!READ_ONCE(nuksm_has_domains) || folio_mapcount(folio) < 2)
 		return false;
-	if (folio_test_ksm(folio) || nuksm_areas_left <= 0)
+	if (folio_test_ksm(folio) || nuksm_is_held(folio) || *outsiders.areas <= 0)
 		return true;
 	/* All who mapped it may be gone by now, and the anon_vma with them */
 	nuksm_asked_areas = folio_lock_anon_vma_read(folio, NULL);

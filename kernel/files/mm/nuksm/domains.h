@@ -59,7 +59,6 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 		.files = membership->known && domain == membership->domain,
 		.waits = domain >= NUKSM_NO_DOMAIN,
 	};
-	nuksm_areas_left = membership->areas;
 	ksm_scan.domain = domain;
 	if (nuksm_stay.files || nuksm_stay.waits || membership->leaves)
 		return;
@@ -72,7 +71,6 @@ static void nuksm_end_visit(struct mm_struct *mm)
 {
 	struct nuksm_membership *membership = &mm->nuksm_membership;
 
-	membership->areas = nuksm_areas_left;
 	if (nuksm_stay.waits)
 		return;
 	if (!nuksm_stay.kept)
@@ -113,7 +111,7 @@ static bool nuksm_leaves_domain(struct page *page,
 	u64 domain = stable_node ? stable_node->domain : membership->left;
 	int err;
 
-	nuksm_areas_left = min(nuksm_areas_left + NUKSM_AREAS_PER_PAGE, NUKSM_PAGE_AREAS);
+	membership->areas = min(membership->areas + NUKSM_AREAS_PER_PAGE, NUKSM_PAGE_AREAS);
 	if (nuksm_stay.files && !is_foreign)
 		return false;
 	/* A fork may have had merged what was filed before: that is out of date anyway */

@@ -100,6 +100,17 @@ static inline void nuksm_count(unsigned long *counter, unsigned long n)
 	WRITE_ONCE(*counter, *counter + n);
 }
 
+/*
+ * Does anybody but its mappings hold the page, and ksmd, which has one reference?
+ * Such a page cannot be merged.
+ */
+static inline bool nuksm_is_held(struct folio *folio)
+{
+	int cached = folio_test_swapcache(folio) ? folio_nr_pages(folio) : 0;
+
+	return folio_ref_count(folio) > folio_mapcount(folio) + cached + 1;
+}
+
 /* The number of roots that trees of one kind take for @nids nodes. */
 static inline unsigned int nuksm_nr_roots(unsigned int nids)
 {
@@ -278,12 +289,11 @@ extern const struct attribute_group nuksm_domains_attr_group;
 
 u64 nuksm_domain_of(struct mm_struct *mm);
 bool nuksm_is_settled(struct mm_struct *mm, u64 domain);
-void nuksm_want_room(struct mm_struct *mm);
+bool nuksm_has_room(struct mm_struct *mm);
 /* Most of a page that may be looked at to learn who maps it */
 #define NUKSM_PAGE_AREAS	4096
 
-extern int nuksm_areas_left;
-bool nuksm_has_outsiders(struct folio *folio, u64 domain);
+bool nuksm_has_outsiders(struct folio *folio, struct mm_struct *mm, u64 domain);
 void nuksm_has_asked(void);
 void nuksm_stop_merging(struct vm_area_struct *vma);
 
@@ -303,8 +313,9 @@ static inline u64 nuksm_filed_domain(const struct mm_struct *mm)
 /* No function: to find the folio is to read the page. */
 #define nuksm_has_outsiders(...)	false
 
-static inline void nuksm_want_room(struct mm_struct *mm)
+static inline bool nuksm_has_room(struct mm_struct *mm)
 {
+	return true;
 }
 
 static inline void nuksm_has_asked(void)

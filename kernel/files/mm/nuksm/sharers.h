@@ -114,13 +114,13 @@ static bool nuksm_keeps_scanned(struct ksm_rmap_item *rmap_item,
 	    folio_test_ksm(page_folio(tree_page)))
 		return true;
 	/* One that cannot be merged is tried first, and the other is left alone */
-	if (nuksm_is_held(tree_page) && page_folio(page) != page_folio(tree_page)) {
+	if (nuksm_is_held(page_folio(tree_page)) && page_folio(page) != page_folio(tree_page)) {
 		nuksm_chosen_lot = NUKSM_CHOSEN_FOR_NOW;
 		return false;
 	}
 	if (!nuksm_places())
 		return true;
-	if (nuksm_is_held(page)) {
+	if (nuksm_is_held(page_folio(page))) {
 		nuksm_chosen_lot = NUKSM_CHOSEN_FOR_NOW;
 		return true;
 	}
@@ -360,6 +360,34 @@ refused:
 }
 
 /*
+ * The sharers of a page that was given up, those that are elsewhere, get pages of their own.
+ * One that stays stops no other; if it is for want of memory, it is tried again.
+ */
+static void nuksm_let_go(struct ksm_stable_node *stable_node)
+{
+	int nid = pfn_to_nid(READ_ONCE(stable_node->kpfn));
+	struct folio *folio = nuksm_take_hold(stable_node);
+	struct ksm_rmap_item *sharer;
+	struct hlist_node *next;
+	bool stays = false;
+
+	if (!folio)
+		return;
+	if (IS_ERR(folio)) {
+		nuksm_want_asked(stable_node);
+		return;
+	}
+	hlist_for_each_entry_safe(sharer, next, &stable_node->hlist, hlist) {
+		cond_resched();
+		if (sharer->home != nid &&
+		    nuksm_unshare(sharer, &nuksm_placement_stats.unshared) == -ENOMEM)
+			stays = true;
+	}
+	WRITE_ONCE(stable_node->again, stays ? NUKSM_ASK_AGAIN : 0);
+	folio_put(folio);
+}
+
+/*
  * The page was where it does not belong in one more scan, as it could not be moved,
  * or since somebody moves it all the time. Who keeps it there shall not keep it from
  * those who are elsewhere: at last they get pages of their own, which they may
@@ -367,26 +395,9 @@ refused:
  */
 static void nuksm_in_vain(struct ksm_stable_node *stable_node)
 {
-	int nid = pfn_to_nid(READ_ONCE(stable_node->kpfn));
-	struct ksm_rmap_item *sharer;
-	struct hlist_node *next;
-	struct folio *folio;
-
-	if (stable_node->vain + 1 < NUKSM_GIVEN_UP) {
-		stable_node->vain++;
-		return;
-	}
-	folio = nuksm_take_hold(stable_node);
-	if (IS_ERR_OR_NULL(folio))
-		return;
-	stable_node->vain = NUKSM_GIVEN_UP;
-	hlist_for_each_entry_safe(sharer, next, &stable_node->hlist, hlist) {
-		cond_resched();
-		/* One that stays, as its process may have no more memory, stops no other */
-		if (sharer->home != nid)
-			nuksm_unshare(sharer, &nuksm_placement_stats.unshared);
-	}
-	folio_put(folio);
+	stable_node->vain++;
+	if (nuksm_is_given_up(stable_node))
+		nuksm_let_go(stable_node);
 }
 
 /* Fills the ballot with all who share the page. */
@@ -411,9 +422,16 @@ static void nuksm_place_asked(void)
 	int nid, wanted, err;
 
 	nuksm_asked = NULL;
-	/* A fork may still join a page that was given up, and does not bring it back */
-	if (!stable_node || nuksm_is_given_up(stable_node))
+	if (!stable_node)
 		return;
+	first = stable_node->scan != nuksm_this_scan();
+	/* A fork may still join a page that was given up, and does not bring it back */
+	if (nuksm_is_given_up(stable_node)) {
+		stable_node->scan = nuksm_this_scan();
+		if (first)
+			nuksm_let_go(stable_node);
+		return;
+	}
 	nuksm_window(NUKSM_WINDOW_JOINED);
 	was_moved = READ_ONCE(stable_node->again) == NUKSM_WAS_MOVED;
 	/* Who moves the page from now on asks for it to be asked again */
@@ -428,7 +446,6 @@ static void nuksm_place_asked(void)
 	if (nid == NUMA_NO_NODE)
 		return;
 
-	first = stable_node->scan != nuksm_this_scan();
 	if (first) {
 		stable_node->scan = nuksm_this_scan();
 		stable_node->moves = 0;

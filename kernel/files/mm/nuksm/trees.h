@@ -150,18 +150,6 @@ static bool nuksm_unstable_drop(struct ksm_rmap_item *stale, int *drops)
 }
 
 /*
- * Does anybody but its mappings hold the page, and ksmd, which has one reference?
- * Such a page cannot be merged.
- */
-static bool nuksm_is_held(struct page *page)
-{
-	struct folio *folio = page_folio(page);
-	int cached = folio_test_swapcache(folio) ? folio_nr_pages(folio) : 0;
-
-	return folio_ref_count(folio) > folio_mapcount(folio) + cached + 1;
-}
-
-/*
  * @page was not merged with the page of the unstable tree that it equals. If that is
  * because somebody holds that one, @page takes its place there: or who holds a
  * page would keep all others from finding each other.
@@ -172,8 +160,8 @@ static void nuksm_file_instead(struct ksm_rmap_item *rmap_item, struct page *pag
 {
 	struct page *other;
 
-	if (!nuksm_by_checksum() || !nuksm_is_held(tree_page) ||
-	    nuksm_is_held(page))
+	if (!nuksm_by_checksum() || !nuksm_is_held(page_folio(tree_page)) ||
+	    nuksm_is_held(page_folio(page)))
 		return;
 	remove_rmap_item_from_tree(tree_rmap_item);
 	nuksm_count(&nuksm_stats.replaced, 1);

@@ -72,9 +72,12 @@ static struct folio *nuksm_private_copy(struct folio *folio, struct vm_area_stru
 					unsigned long address)
 {
 	gfp_t gfp = (GFP_HIGHUSER_MOVABLE & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
-	struct folio *copy = nuksm_alloc_folio(gfp, vma, address);
+	struct folio *copy;
 	int err = -ENOMEM;
 
+	if (!nuksm_has_room(vma->vm_mm))
+		return ERR_PTR(err);
+	copy = nuksm_alloc_folio(gfp, vma, address);
 	if (!copy)
 		return ERR_PTR(err);
 	if (!mem_cgroup_charge(copy, vma->vm_mm, GFP_NOWAIT | __GFP_NOWARN))
@@ -136,7 +139,8 @@ static bool nuksm_map_instead(struct vm_area_struct *vma, unsigned long address,
  *
  * Context: the mmap_lock for reading.
  *
- * Returns 0 if none is now; -ENOMEM, -EHWPOISON if the page's memory has failed, or -EBUSY.
+ * Returns 1 if it got one, 0 if none was there; -ENOMEM, -EHWPOISON if the page's memory has
+ * failed, or -EBUSY.
  */
 static int nuksm_unmap_merged(struct vm_area_struct *vma, unsigned long address)
 {
@@ -162,12 +166,12 @@ static int nuksm_unmap_merged(struct vm_area_struct *vma, unsigned long address)
 		folio_unlock(folio);
 	}
 	folio_put(folio);
-	return mapped ? 0 : -EBUSY;
+	return mapped ?: -EBUSY;
 }
 
 /*
  * Gives @sharer a page of its own, where it had one before, and counts it in @unshared if
- * it was still there. Returns 0, or an error if it stays.
+ * it still had the merged one. Returns 0, or an error if it stays.
  */
 static int __maybe_unused nuksm_unshare(struct ksm_rmap_item *sharer,
 					unsigned long *unshared)
@@ -187,13 +191,10 @@ static int __maybe_unused nuksm_unshare(struct ksm_rmap_item *sharer,
 #ifdef CONFIG_NUKSM_PLACEMENT
 	nuksm_prefer_node(NUMA_NO_NODE);
 #endif
-	if (err == -ENOMEM)
-		nuksm_want_room(mm);
-	if (err)
+	if (err < 0)
 		return err;
 	remove_rmap_item_from_tree(sharer);
-	if (vma)
-		nuksm_count(unshared, 1);
+	nuksm_count(unshared, err);
 	return 0;
 }
 
