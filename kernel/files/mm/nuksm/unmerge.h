@@ -166,7 +166,7 @@ static int nuksm_unmap_merged(struct vm_area_struct *vma, unsigned long address)
 		folio_unlock(folio);
 	}
 	folio_put(folio);
-	return mapped ?: -EBUSY;
+	return mapped ? 1 : -EBUSY;
 }
 
 /*
