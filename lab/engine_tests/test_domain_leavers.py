@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import domains, stress, wait
+from nuksmlab import domains, numa, stress, wait
 from nuksmlab.area import address_of
 from nuksmlab.domains import Group, group
 from nuksmlab.fuzz import model
@@ -46,6 +46,12 @@ def area_of(first: int, mergeable: bool = True) -> mmap.mmap:
 
 def frames(pid: int, area: mmap.mmap) -> set[int]:
     return set(model.frames(pid, address_of(area), PAGES))
+
+
+def merged_kib(pid: int) -> int:
+    """What of its memory is merged, whether ksmd comes there or not."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("KSM:"))
 
 
 class Puppet:
@@ -167,9 +173,41 @@ def test_no_page_is_merged_that_a_relative_has_where_ksmd_never_comes(
     assert theirs[:] == wanted and mine[:] == wanted
 
 
-def events(cgroup: Group) -> list[str]:
-    """How often it, or one below it, found no memory, ended a process, and so on."""
-    return (cgroup.path / "memory.events").read_text().splitlines()
+@pytest.mark.needs(nodes=2)
+@pytest.mark.parametrize("placement", ["first", "fair"])
+def test_pages_that_may_not_be_merged_keep_no_others_apart(
+    ksm: Ksm, stranger: Group, placement: str
+) -> None:
+    """As a relative does not offer them; wherever they belong. They may give way."""
+    assert stranger.given() == "5"
+    ksm.write_text("placement", placement)
+    kept: list[mmap.mmap] = []
+
+    def offer() -> None:
+        with numa.running_on(1):
+            kept.append(area_of(FIRST))
+
+    with puppet(offer) as one, puppet(offer) as other:
+        with numa.running_on(0):
+            mine = area_of(FIRST)
+        with puppet(lambda: mine.madvise(mmap.MADV_UNMERGEABLE)) as relative:
+            relative.next()
+            for _ in range(SCANS):
+                ksm.scan_once()
+            one.next()
+            other.next()
+            for _ in range(SCANS):
+                ksm.scan_once()
+            for pid in (os.getpid(), one.pid, other.pid):
+                assert process_stat(pid)["ksm_merging_pages"] == PAGES
+            assert merged_kib(relative.pid) == 0
+    assert mine[:] == contents(FIRST)
+
+
+def ooms(cgroup: Group) -> int:
+    """How often it, or one below it, could not go on without ending a process."""
+    events = (cgroup.path / "memory.events").read_text().split()
+    return int(events[events.index("oom") + 1])
 
 
 @pytest.mark.parametrize("cgroups", [1, 2])
@@ -192,11 +230,11 @@ def test_nobody_is_ended_as_there_is_no_memory_for_who_leaves(
         stress.put(stranger.path / "memory.max", 0)
         for number, leaver in enumerate(leavers):
             parts[number % cgroups].take(leaver.pid)
-        before = events(stranger)
+        before = ooms(stranger)
         for _ in "12":
             ksm.scan_once()
         assert all(domains.left_by(leaver.pid) is not None for leaver in leavers)
-        assert events(stranger) == before
+        assert ooms(stranger) == before
         stranger.limit(None)
         for _ in "12":
             ksm.scan_once()
@@ -248,12 +286,6 @@ def test_pages_of_many_forks_are_merged_with_equal_ones(
         ksm.merge((FORKS + 2) * PAGES)
         assert ksm.read("pages_sharing") == (FORKS + 1) * PAGES
         assert mine[:] == contents(FIRST)
-
-
-def merged_kib(pid: int) -> int:
-    """What of its memory is merged, whether ksmd comes there or not."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("KSM:"))
 
 
 @pytest.fixture

@@ -13,15 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import domains, wait
+from nuksmlab import domains, numa, wait
 from nuksmlab.area import address_of, equal_to
 from nuksmlab.domains import Group
-from nuksmlab.ksm import Ksm
-from nuksmlab.tenant import StartTenant, Tenant
+from nuksmlab.ksm import Ksm, process_stat
+from nuksmlab.tenant import StartTenant, Tenant, lend
 
 MIB = 1
 PAGES = MIB * 256
 SCANS = 3
+MOST_VAIN = 3  # scans after which a page that cannot be moved is given up
 CLONE_PIDFD = 0x1000
 SYS_PREAD64, SYS_USERFAULTFD, SYS_CLONE3 = 17, 323, 435
 UFFD_API, MODE_MISSING = 0xAA, 1
@@ -180,3 +181,26 @@ def test_memory_whose_last_thread_has_ended_costs_the_first_cgroup_nothing(
             ksm.scan_once()
         after = [ksm.read(name) for name in ("domain_unmerged", "pages_sharing")]
         assert after == before
+
+
+@pytest.mark.needs(nodes=2)
+def test_memory_whose_last_thread_has_ended_gets_no_pages_on_its_node(
+    ksm: Ksm, start: StartTenant, tmp_path: Path
+) -> None:
+    """Though what it shares elsewhere is held there, and given up."""
+    first = [start(name, 0, mib=MIB) for name in ("left", "right")]
+    ksm.merge(2 * PAGES)
+    with ExitStack() as stack:
+        stack.callback(os.close, lend(first[0], tmp_path / "pipe"))
+        ksm.rest()
+        with numa.running_on(1):
+            victim, address = stack.enter_context(equal_child(first[0]))
+        for _ in "12":
+            ksm.scan_once()
+        assert process_stat(victim)["ksm_merging_pages"] == PAGES
+        stack.enter_context(ended_but_read(victim, address))
+        before = ksm.read("migrate_unshared")
+        for _ in range(SCANS + MOST_VAIN):
+            ksm.scan_once()
+        assert ksm.read("migrate_unshared") == before
+    assert all(tenant.bad_pages() == 0 for tenant in first)

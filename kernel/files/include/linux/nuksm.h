@@ -34,12 +34,16 @@ struct nuksm_membership {
 /**
  * struct nuksm_group - a memory cgroup's merge domain, in its struct mem_cgroup
  * @asked: what was written to memory.ksm_domain, see nuksm_asked_domain
- * @own: the number of the domain that is this cgroup's alone; 0 until it is needed
+ * @edition: of what all cgroups were given, which @domain follows from; 0 if from none
+ * @domain: the one that its processes belong to
+ * @own: the number of the one that is this cgroup's alone; 0 until it is needed
  * @room: reclaims something for who leaves, while there is no memory for his pages
  */
 struct nuksm_group {
 	u32 asked;
-	atomic64_t own;
+	unsigned long edition;
+	u64 domain;
+	u64 own;
 	struct work_struct room;
 };
 

@@ -38,33 +38,66 @@ bool nuksm_has_domains;
 static bool nuksm_own_by_default;
 
 /* None is used again: pages may be filed under it for some time after its cgroup is gone. */
-static atomic64_t nuksm_last_own = ATOMIC64_INIT(NUKSM_FIRST_OWN - 1);
+static u64 nuksm_last_own = NUKSM_FIRST_OWN - 1;
+
+/*
+ * What cgroups were given, and what follows from it for their descendants: changed, and found
+ * anew, under the lock. Who asks reads without, see domain_of_group().
+ */
+static DEFINE_SPINLOCK(nuksm_domains_lock);
+
+/* How often what cgroups were given has changed, and one more: 0 is before all. */
+static unsigned long nuksm_edition = 1;
 
 static u64 own_domain(struct nuksm_group *group)
 {
-	s64 own = atomic64_read(&group->own), new;
-
-	if (own)
-		return own;
-	new = atomic64_inc_return(&nuksm_last_own);
-	own = atomic64_cmpxchg(&group->own, 0, new);
-	return own ?: new;
+	if (!group->own)
+		group->own = ++nuksm_last_own;
+	return group->own;
 }
 
-static u64 domain_of_group(struct mem_cgroup *memcg)
+/* From the nearest ancestor that was given one. */
+static u64 look_up_domain(struct mem_cgroup *memcg)
 {
 	struct mem_cgroup *ancestor;
 
 	for (ancestor = memcg; ancestor; ancestor = parent_mem_cgroup(ancestor)) {
-		u32 asked = READ_ONCE(ancestor->nuksm.asked);
+		u32 asked = ancestor->nuksm.asked;
 
 		if (asked == NUKSM_ASKED_OWN)
 			return own_domain(&ancestor->nuksm);
 		if (asked != NUKSM_ASKED_NONE)
 			return asked - NUKSM_ASKED_NUMBER;
 	}
-	return READ_ONCE(nuksm_own_by_default) ? own_domain(&memcg->nuksm) :
-						 NUKSM_SHARED_DOMAIN;
+	return nuksm_own_by_default ? own_domain(&memcg->nuksm) : NUKSM_SHARED_DOMAIN;
+}
+
+/*
+ * Tenants make their cgroups as deep as they like: the ancestors are gone through once for
+ * each change, and not for each page.
+ */
+static u64 domain_of_group(struct mem_cgroup *memcg)
+{
+	struct nuksm_group *group = &memcg->nuksm;
+	unsigned long edition = READ_ONCE(nuksm_edition);
+	u64 domain;
+
+	/* Pairs with smp_store_release() below: the domain is that edition's, or a later one's */
+	if (smp_load_acquire(&group->edition) == edition) {
+		domain = READ_ONCE(group->domain);
+		smp_rmb(); /* with the smp_wmb() below */
+		if (READ_ONCE(group->edition) == edition)
+			return domain;
+	}
+	spin_lock(&nuksm_domains_lock);
+	domain = look_up_domain(memcg);
+	WRITE_ONCE(group->edition, 0);
+	smp_wmb(); /* who reads another domain reads another edition, too */
+	WRITE_ONCE(group->domain, domain);
+	/* Pairs with smp_load_acquire() above */
+	smp_store_release(&group->edition, nuksm_edition);
+	spin_unlock(&nuksm_domains_lock);
+	return domain;
 }
 
 /**
@@ -132,89 +165,136 @@ bool nuksm_is_settled(struct mm_struct *mm, u64 domain)
 	       nuksm_domain_of(mm) == domain;
 }
 
-/* Of the process, or none. Context: RCU. */
-static struct mem_cgroup *group_of(struct mm_struct *mm)
-{
-	struct task_struct *owner = rcu_dereference(mm->owner);
-
-	return owner ? mem_cgroup_from_task(owner) : NULL;
-}
-
 /* Of pages, freed at once. */
 #define NUKSM_ROOM		512
 
 /* One cgroup at a time: a tenant can make many, and no cgroup pays for this. */
 static struct workqueue_struct *nuksm_room;
 
-static bool is_at_limit(struct mem_cgroup *memcg)
+static bool is_at_limit(struct page_counter *counter)
 {
-	return page_counter_read(&memcg->memory) >= READ_ONCE(memcg->memory.max);
+	return page_counter_read(counter) >= READ_ONCE(counter->max);
+}
+
+static bool is_full(struct mem_cgroup *memcg)
+{
+	return is_at_limit(&memcg->memory) ||
+	       (do_memsw_account() && is_at_limit(&memcg->memsw));
 }
 
 static void make_room(struct work_struct *work)
 {
 	struct mem_cgroup *memcg = container_of(work, struct mem_cgroup, nuksm.room);
+	bool swaps = is_at_limit(&memcg->memory);
 
-	if (is_at_limit(memcg)) {
-		drain_all_stock(memcg);
+	drain_all_stock(memcg);
+	if (is_full(memcg))
 		try_to_free_mem_cgroup_pages(memcg, NUKSM_ROOM, GFP_KERNEL,
-					     MEMCG_RECLAIM_MAY_SWAP, NULL);
-	}
+					     swaps ? MEMCG_RECLAIM_MAY_SWAP : 0, NULL);
 	css_put(&memcg->css);
+}
+
+/* Context: ksm_thread_mutex; RCU, or a reference to the cgroup. */
+static void ask_for_room(struct mem_cgroup *memcg)
+{
+	if (!nuksm_room || !css_tryget(&memcg->css))
+		return;
+	if (!memcg->nuksm.room.func)
+		INIT_WORK(&memcg->nuksm.room, make_room);
+	if (!queue_work(nuksm_room, &memcg->nuksm.room))
+		css_put(&memcg->css);
+}
+
+/*
+ * The cgroup that was found full for the process that is visited, with a reference: tenants
+ * make theirs as deep as they like, and each page would look for it. Under ksm_thread_mutex.
+ */
+static struct mem_cgroup *nuksm_full;
+
+/**
+ * nuksm_forget_full - another process is visited
+ */
+void nuksm_forget_full(void)
+{
+	if (nuksm_full)
+		css_put(&nuksm_full->css);
+	nuksm_full = NULL;
 }
 
 /**
  * nuksm_has_room - may there be memory for a page of a process's own?
  * @mm: of the process
  *
- * If a cgroup is full, something is reclaimed there for the next try. ksmd does not do that
- * itself: it may take long, and be in vain, in as many cgroups as somebody can make. Nor does
- * it try to charge the page: newer kernels count that in memory.events each time.
- *
  * Context: ksm_thread_mutex.
  *
- * Return: whether none is full.
+ * Return: whether there may; not where a cgroup was full and still is, nor where the last
+ * thread has ended, and nobody would pay.
  */
 bool nuksm_has_room(struct mm_struct *mm)
 {
-	struct mem_cgroup *memcg;
-	bool has_room;
+	struct task_struct *owner;
+	bool full;
 
 	rcu_read_lock();
-	memcg = group_of(mm);
-	while (memcg && !is_at_limit(memcg))
+	owner = rcu_dereference(mm->owner);
+	full = owner && nuksm_full && is_full(nuksm_full) &&
+	       mem_cgroup_is_descendant(mem_cgroup_from_task(owner), nuksm_full);
+	rcu_read_unlock();
+	if (full)
+		ask_for_room(nuksm_full);
+	return owner && !full;
+}
+
+/**
+ * nuksm_want_room - there was no memory for a page of a process's own
+ * @mm: of the process
+ *
+ * If a cgroup is full, something is reclaimed there for the next try. ksmd does not do that
+ * itself: it may take long, and be in vain, in as many cgroups as somebody can make.
+ *
+ * Context: ksm_thread_mutex.
+ */
+void nuksm_want_room(struct mm_struct *mm)
+{
+	struct mem_cgroup *memcg = NULL;
+	struct task_struct *owner;
+
+	nuksm_forget_full();
+	rcu_read_lock();
+	owner = rcu_dereference(mm->owner);
+	if (owner)
+		memcg = mem_cgroup_from_task(owner);
+	while (memcg && !is_full(memcg))
 		memcg = parent_mem_cgroup(memcg);
-	has_room = !memcg;
-	if (memcg && nuksm_room && css_tryget(&memcg->css)) {
-		if (!memcg->nuksm.room.func)
-			INIT_WORK(&memcg->nuksm.room, make_room);
-		if (!queue_work(nuksm_room, &memcg->nuksm.room))
-			css_put(&memcg->css);
+	if (memcg && css_tryget(&memcg->css)) {
+		nuksm_full = memcg;
+		ask_for_room(memcg);
 	}
 	rcu_read_unlock();
-	return has_room;
 }
 
 struct nuksm_outsiders {
+	struct mm_struct *mm;
 	u64 domain;
-	int *areas;
 	bool found;
 };
 
 /*
  * Does ksmd come to this area? Where it does not, nobody would see that the process
- * leaves; nor may it, where somebody is at work who perhaps takes the area from it.
+ * leaves; nor may it, where somebody is at work who perhaps takes the area from it. The
+ * mmap_lock of @held is, by us.
  */
-static bool is_visited(struct vm_area_struct *vma)
+static bool is_visited(struct vm_area_struct *vma, const struct mm_struct *held)
 {
 	bool visited;
 
-	if (!mmap_read_trylock(vma->vm_mm))
+	if (vma->vm_mm != held && !mmap_read_trylock(vma->vm_mm))
 		return false;
 	/* A child that there was no memory for is not known, though its areas are mergeable */
 	visited = (vma->vm_flags & VM_MERGEABLE) &&
 		  mm_flags_test(MMF_VM_MERGEABLE, vma->vm_mm);
-	mmap_read_unlock(vma->vm_mm);
+	if (vma->vm_mm != held)
+		mmap_read_unlock(vma->vm_mm);
 	return visited;
 }
 
@@ -225,11 +305,11 @@ static bool is_outsider(struct folio *folio, struct vm_area_struct *vma,
 	DEFINE_FOLIO_VMA_WALK(pvmw, folio, vma, addr, PVMW_SYNC);
 	struct nuksm_outsiders *outsiders = arg;
 
-	if ((*outsiders->areas)-- < -NUKSM_PAGE_AREAS) {
+	if (outsiders->mm->nuksm_membership.areas-- < -NUKSM_PAGE_AREAS) {
 		outsiders->found = true;
 		return false;
 	}
-	if (is_visited(vma) &&
+	if (is_visited(vma, outsiders->mm) &&
 	    nuksm_domain_of(vma->vm_mm) == outsiders->domain)
 		return true;
 	while (page_vma_mapped_walk(&pvmw))
@@ -244,6 +324,12 @@ static bool is_outsider(struct folio *folio, struct vm_area_struct *vma,
  */
 static struct anon_vma *nuksm_asked_areas;
 
+/*
+ * The page that was just asked about may not become a merged one, but may give way to one.
+ * Under ksm_thread_mutex.
+ */
+bool nuksm_gives_way;
+
 /**
  * nuksm_has_outsiders - is a page mapped by another domain, or where ksmd never comes?
  * @folio: of the page, which is not merged
@@ -253,7 +339,7 @@ static struct anon_vma *nuksm_asked_areas;
  * As a fork shares pages, and one of both may have gone elsewhere since. If it is not, that
  * holds until nuksm_has_asked().
  *
- * Context: the folio is locked.
+ * Context: the folio is locked; the process's mmap_lock for reading.
  *
  * Return: whether it is, or may be: of a merged page that is filed nowhere nobody knows, nor
  * of one that more have than may be asked. Of one that somebody holds, which cannot be merged
@@ -262,17 +348,21 @@ static struct anon_vma *nuksm_asked_areas;
 bool nuksm_has_outsiders(struct folio *folio, struct mm_struct *mm, u64 domain)
 {
 	struct nuksm_outsiders outsiders = {
+		.mm = mm,
 		.domain = domain,
-		.areas = &mm->nuksm_membership.areas,
 	};
 	struct rmap_walk_control rwc = {
 		.rmap_one = is_outsider,
 		.arg = &outsiders,
 	};
 
+	nuksm_gives_way = false;
 	if (!READ_ONCE(nuksm_has_domains) || folio_mapcount(folio) < 2)
 		return false;
-	if (folio_test_ksm(folio) || nuksm_is_held(folio) || *outsiders.areas <= 0)
+	if (folio_test_ksm(folio) || nuksm_is_held(folio))
+		return true;
+	nuksm_gives_way = true;
+	if (mm->nuksm_membership.areas <= 0)
 		return true;
 	/* All who mapped it may be gone by now, and the anon_vma with them */
 	nuksm_asked_areas = folio_lock_anon_vma_read(folio, NULL);
@@ -280,6 +370,7 @@ bool nuksm_has_outsiders(struct folio *folio, struct mm_struct *mm, u64 domain)
 		return true;
 	rmap_walk_locked(folio, &rwc);
 	nuksm_window(NUKSM_WINDOW_OUTSIDERS);
+	nuksm_gives_way = outsiders.found;
 	if (outsiders.found)
 		nuksm_has_asked();
 	return outsiders.found;
@@ -391,7 +482,10 @@ static ssize_t domain_write(struct kernfs_open_file *of, char *buf, size_t nbyte
 			return -ERANGE;
 		asked = NUKSM_ASKED_NUMBER + number;
 	}
+	spin_lock(&nuksm_domains_lock);
 	WRITE_ONCE(memcg->nuksm.asked, asked);
+	WRITE_ONCE(nuksm_edition, nuksm_edition + 1);
+	spin_unlock(&nuksm_domains_lock);
 	WRITE_ONCE(nuksm_has_domains, true);
 	return nbytes;
 }
@@ -424,7 +518,10 @@ static ssize_t default_domain_store(struct kobject *kobj, struct kobj_attribute 
 		return -EINVAL;
 	if (own && mem_cgroup_disabled())
 		return -EOPNOTSUPP;
+	spin_lock(&nuksm_domains_lock);
 	WRITE_ONCE(nuksm_own_by_default, own);
+	WRITE_ONCE(nuksm_edition, nuksm_edition + 1);
+	spin_unlock(&nuksm_domains_lock);
 	if (own)
 		WRITE_ONCE(nuksm_has_domains, true);
 	return count;
@@ -449,7 +546,7 @@ const struct attribute_group nuksm_domains_attr_group = {
 
 static int __init nuksm_domains_init(void)
 {
-	nuksm_room = alloc_workqueue("nuksm_room", WQ_UNBOUND, 1);
+	nuksm_room = alloc_ordered_workqueue("nuksm_room", WQ_FREEZABLE);
 	if (!nuksm_room)
 		pr_err("ksm: no worker for full cgroups\n");
 	if (cgroup_add_dfl_cftypes(&memory_cgrp_subsys, domain_files))

@@ -48,6 +48,7 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 
 	if (ksm_scan.address)
 		return;
+	nuksm_forget_full();
 	domain = nuksm_domain_of(mm_slot->slot.mm);
 	/* Of a process that is new to ksmd nothing is filed */
 	if (!membership->known && domain < NUKSM_NO_DOMAIN) {

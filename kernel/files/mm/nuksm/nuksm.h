@@ -290,9 +290,12 @@ extern const struct attribute_group nuksm_domains_attr_group;
 u64 nuksm_domain_of(struct mm_struct *mm);
 bool nuksm_is_settled(struct mm_struct *mm, u64 domain);
 bool nuksm_has_room(struct mm_struct *mm);
+void nuksm_want_room(struct mm_struct *mm);
+void nuksm_forget_full(void);
 /* Most of a page that may be looked at to learn who maps it */
 #define NUKSM_PAGE_AREAS	4096
 
+extern bool nuksm_gives_way;
 bool nuksm_has_outsiders(struct folio *folio, struct mm_struct *mm, u64 domain);
 void nuksm_has_asked(void);
 void nuksm_stop_merging(struct vm_area_struct *vma);
@@ -316,6 +319,10 @@ static inline u64 nuksm_filed_domain(const struct mm_struct *mm)
 static inline bool nuksm_has_room(struct mm_struct *mm)
 {
 	return true;
+}
+
+static inline void nuksm_want_room(struct mm_struct *mm)
+{
 }
 
 static inline void nuksm_has_asked(void)

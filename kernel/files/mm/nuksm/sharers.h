@@ -141,15 +141,35 @@ static bool nuksm_keeps_scanned(struct ksm_rmap_item *rmap_item,
 	return nid != page_to_nid(tree_page);
 }
 
-/* Merges two pages, so that the one stays that belongs where it is. */
+/*
+ * The one that was to stay may not: its process was forked, and a relative of it is elsewhere.
+ * May it be the other one? Else who has such pages would keep all others apart who meet it.
+ */
+static bool nuksm_keeps_other(void)
+{
+	if (!nuksm_gives_way)
+		return false;
+	if (nuksm_chosen_lot != NUKSM_NOT_CHOSEN)
+		nuksm_chosen_lot = NUKSM_CHOSEN_FOR_NOW;
+	return true;
+}
+
+/* Merges two pages, so that the one stays that belongs where it is, if it may. */
 #define nuksm_merge_two_pages(item, scanned, tree_item, filed)			\
 ({										\
 	struct ksm_rmap_item *_item = (item), *_tree_item = (tree_item);	\
 	struct page *_scanned = (scanned), *_filed = (filed);			\
+	typeof(try_to_merge_two_pages(_item, _scanned, _tree_item, _filed)) _kept; \
+	bool _keeps = nuksm_keeps_scanned(_item, _scanned, _tree_item, _filed);	\
 										\
-	nuksm_keeps_scanned(_item, _scanned, _tree_item, _filed) ?		\
+	_kept = _keeps ?							\
 		try_to_merge_two_pages(_item, _scanned, _tree_item, _filed) :	\
 		try_to_merge_two_pages(_tree_item, _filed, _item, _scanned);	\
+	if (!_kept && nuksm_keeps_other())					\
+		_kept = _keeps ?						\
+		try_to_merge_two_pages(_tree_item, _filed, _item, _scanned) :	\
+		try_to_merge_two_pages(_item, _scanned, _tree_item, _filed);	\
+	_kept;									\
 })
 
 /*

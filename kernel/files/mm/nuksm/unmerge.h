@@ -80,7 +80,9 @@ static struct folio *nuksm_private_copy(struct folio *folio, struct vm_area_stru
 	copy = nuksm_alloc_folio(gfp, vma, address);
 	if (!copy)
 		return ERR_PTR(err);
-	if (!mem_cgroup_charge(copy, vma->vm_mm, GFP_NOWAIT | __GFP_NOWARN))
+	if (mem_cgroup_charge(copy, vma->vm_mm, GFP_NOWAIT | __GFP_NOWARN))
+		nuksm_want_room(vma->vm_mm);
+	else
 		err = folio_mc_copy(copy, folio);
 	if (err) {
 		folio_put(copy);
