@@ -6,7 +6,7 @@ import os
 import signal
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from nuksmlab.area import address_of
 from nuksmlab.domains import Group, group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import FAST, Ksm, process_stat
+from nuksmlab.puppet import puppet
 
 PAGES = 64
 FIRST, SECOND = 1, 1001  # of contents, one after the other
@@ -52,44 +53,6 @@ def merged_kib(pid: int) -> int:
     """What of its memory is merged, whether ksmd comes there or not."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("KSM:"))
-
-
-class Puppet:
-    """A child of this process that does one thing after the other, as it is told."""
-
-    def __init__(self, *things: Callable[[], object]) -> None:
-        orders, self.tell = os.pipe()
-        self.done, does = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            os.close(self.tell)
-            for do in things:
-                os.read(orders, 1)
-                answer = do()
-                os.write(does, f"{answer}\n".encode())
-            os.read(orders, 1)
-            os._exit(0)
-        os.close(orders)
-        os.close(does)
-
-    def next(self) -> str:
-        os.write(self.tell, b".")
-        return os.read(self.done, 64).decode().strip()
-
-    def end(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        os.close(self.tell)
-        os.close(self.done)
-
-
-@contextmanager
-def puppet(*things: Callable[[], object]) -> Iterator[Puppet]:
-    made = Puppet(*things)
-    try:
-        yield made
-    finally:
-        made.end()
 
 
 def fork_and_wait() -> int:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Merge domains: cgroups that are given one, and which one a process belongs to."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -87,29 +87,47 @@ def wait_left(pid: int) -> None:
 
 
 def crossings(pids: Mapping[int, int]) -> list[str]:
-    """Pages that processes of different domains map, by process and its domain.
+    """Pages, in memory or in swap, that processes of different domains have.
 
-    They share no memory but what is merged. What moves while this looks is left out.
+    By process, and its domain. They share no memory but what is merged. What moves while
+    this looks is left out.
     """
-    before, after = _domains_by_frame(pids), _domains_by_frame(pids)
-    suspects = {
+    frames = _shared(pids, model.mappings)
+    flags = model.of_frames("kpageflags", frames)
+    merged = {
         frame: domains
-        for frame, domains in before.items()
-        if len(domains) > 1 and after.get(frame) == domains
-    }
-    flags = model.of_frames("kpageflags", suspects)
-    return [
-        f"frame {frame:#x} is in domains {sorted(domains)}"
-        for frame, domains in suspects.items()
+        for frame, domains in frames.items()
         if flags[frame] & model.ANONYMOUS and not flags[frame] & model.ZERO_PAGE
+    }
+    return [
+        f"{kind} {number:#x} is in domains {sorted(domains)}"
+        for kind, found in (
+            ("frame", merged),
+            ("swap slot", _shared(pids, model.all_slots)),
+        )
+        for number, domains in found.items()
     ]
 
 
-def _domains_by_frame(pids: Mapping[int, int]) -> dict[int, set[int]]:
+def _shared(
+    pids: Mapping[int, int], having: Callable[[int], list[int]]
+) -> dict[int, set[int]]:
+    """What processes of several domains have, before and after somebody looks."""
+    before, after = _by_domain(pids, having), _by_domain(pids, having)
+    return {
+        number: domains
+        for number, domains in before.items()
+        if len(domains) > 1 and after.get(number) == domains
+    }
+
+
+def _by_domain(
+    pids: Mapping[int, int], having: Callable[[int], list[int]]
+) -> dict[int, set[int]]:
     result: dict[int, set[int]] = {}
     for pid, domain in pids.items():
-        for frame in model.mappings(pid):
-            result.setdefault(frame, set()).add(domain)
+        for number in having(pid):
+            result.setdefault(number, set()).add(domain)
     return result
 
 

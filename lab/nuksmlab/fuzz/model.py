@@ -14,7 +14,7 @@ from nuksmlab.tenant import Tenant
 AUDIT = stress.DEBUGFS / "nuksm" / "audit"
 ENTRY = 8
 PAGE = os.sysconf("SC_PAGE_SIZE")
-PRESENT, OF_A_FILE = 1 << 63, 1 << 61
+PRESENT, PAGED_OUT, OF_A_FILE = 1 << 63, 1 << 62, 1 << 61
 FRAME = (1 << 55) - 1
 MAPPED, ANONYMOUS, SWAP_CACHE, SWAP_BACKED = 1 << 11, 1 << 12, 1 << 13, 1 << 14
 ZERO_PAGE, FREE, SLAB = 1 << 24, 1 << 10, 1 << 7
@@ -85,17 +85,31 @@ def frames(pid: int, address: int, pages: int) -> list[int]:
     return [entry & FRAME for entry in entries if entry & PRESENT]
 
 
+def slots(pid: int, address: int, pages: int) -> list[int]:
+    """Those in swap that a part of a process's memory has been paged out to."""
+    entries = _entries(Path(f"/proc/{pid}/pagemap"), address // PAGE, pages)
+    return [entry & FRAME for entry in entries if entry & PAGED_OUT]
+
+
 def mappings(pid: int) -> list[int]:
     """The frames that a process maps and no file has, one for each mapping."""
-    frames: list[int] = []
+    return [entry & FRAME for entry in _all_entries(pid) if entry & PRESENT]
+
+
+def all_slots(pid: int) -> list[int]:
+    """Those in swap that a process's memory has been paged out to."""
+    return [entry & FRAME for entry in _all_entries(pid) if entry & PAGED_OUT]
+
+
+def _all_entries(pid: int) -> Iterator[int]:
+    """But those of files."""
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
         start, end = (int(part, 16) // PAGE for part in line.split()[0].split("-"))
         if start * PAGE >= 1 << 47:
             continue  # the kernel's own page, which has no entries
         for entry in _entries(Path(f"/proc/{pid}/pagemap"), start, end - start):
-            if entry & PRESENT and not entry & OF_A_FILE:
-                frames.append(entry & FRAME)
-    return frames
+            if not entry & OF_A_FILE:
+                yield entry
 
 
 def of_frames(name: str, frames: Iterable[int]) -> dict[int, int]:

@@ -14,6 +14,9 @@
 #include <linux/swapops.h>
 #include <linux/version.h>
 
+#include "../internal.h" /* folio_swap(), for those who copy what is paged out */
+#include "../swap.h"
+
 #if KERNEL_VERSION(7, 3, 0) > LINUX_VERSION_CODE
 
 /* @nr is 1, wherever nuKSM asks. */
@@ -41,11 +44,13 @@ static inline unsigned long linear_anon_page_address(const struct vm_area_struct
 #define folio_mk_pte(folio, prot)	mk_pte(&(folio)->page, prot)
 #define pte_uffd(pte)			pte_uffd_wp(pte)
 #define pte_mkuffd(pte)			pte_mkuffd_wp(pte)
+#define pte_swp_uffd(pte)		pte_swp_uffd_wp(pte)
 
 #define softleaf_t			swp_entry_t
 #define softleaf_from_pte(pte)		pte_to_swp_entry(pte)
 #define softleaf_is_migration(entry)	is_migration_entry(entry)
 #define softleaf_to_folio(entry)	pfn_swap_entry_folio(entry)
+#define softleaf_is_swap(entry)		(!non_swap_entry(entry))
 
 #define mm_flags_test(flag, mm)		test_bit(flag, &(mm)->flags)
 
@@ -61,6 +66,35 @@ static inline bool userfaultfd_rwp(struct vm_area_struct *vma)
 /* Of mm/ksm.c; there it takes a range. */
 #define nuksm_break_ksm(vma, addr)	break_ksm(vma, addr, false)
 
+#ifdef CONFIG_MEMCG
+#define nuksm_cgroup_of_id(id)		mem_cgroup_from_id(id)
+#endif
+
+#ifdef CONFIG_SWAP
+
+#include <linux/swap_cgroup.h>
+
+#define nuksm_get_cached(entry)		swap_cache_get_folio(entry, NULL, 0)
+
+/* The folio is locked. */
+static inline bool nuksm_is_cached(struct folio *folio, swp_entry_t entry)
+{
+	return folio_test_swapcache(folio) &&
+	       page_swap_entry(folio_file_page(folio, swp_offset(entry))).val == entry.val;
+}
+
+#define nuksm_read_swap(entry, gfp, vma, addr) \
+	read_swap_cache_async(entry, gfp, vma, addr, NULL)
+
+#define nuksm_payer_of(entry)		lookup_swap_cgroup_id(entry)
+
+static inline void nuksm_put_slot(struct folio *folio, swp_entry_t entry)
+{
+	swap_free(entry);
+}
+
+#endif /* CONFIG_SWAP */
+
 /* The multi-generational LRU promotes a page at its first use. */
 static inline bool nuksm_use_promotes(struct folio *folio)
 {
@@ -70,6 +104,7 @@ static inline bool nuksm_use_promotes(struct folio *folio)
 #else
 
 #include <linux/leafops.h>
+#include <linux/swap_ops.h>
 
 #define linear_anon_page_address(vma, index)	vma_anon_address(vma, index, 1)
 
@@ -83,6 +118,45 @@ static inline bool nuksm_use_promotes(struct folio *folio)
 								\
 	break_ksm(vma, _addr, _addr + PAGE_SIZE, false);	\
 })
+
+#ifdef CONFIG_MEMCG
+#define nuksm_cgroup_of_id(id)		mem_cgroup_from_private_id(id)
+#endif
+
+#ifdef CONFIG_SWAP
+
+#include "../swap_table.h"
+
+#define nuksm_get_cached(entry)		swap_cache_get_folio(entry)
+#define nuksm_is_cached(folio, entry)	folio_matches_swap_entry(folio, entry)
+
+static inline struct folio *nuksm_read_swap(swp_entry_t entry, gfp_t gfp,
+					    struct vm_area_struct *vma, unsigned long addr)
+{
+	struct swap_io_ctx ctx = {};
+	struct folio *folio = read_swap_cache_async(&ctx, entry, gfp, vma, addr);
+
+	swap_read_submit(&ctx);
+	return folio;
+}
+
+/* The swap device stays meanwhile. */
+static inline unsigned short nuksm_payer_of(swp_entry_t entry)
+{
+	struct swap_cluster_info *ci = swap_cluster_lock(__swap_entry_to_info(entry),
+							 swp_offset(entry));
+	unsigned short id = __swap_cgroup_get(ci, swp_cluster_offset(entry));
+
+	swap_cluster_unlock(ci);
+	return id;
+}
+
+static inline void nuksm_put_slot(struct folio *folio, swp_entry_t entry)
+{
+	folio_put_swap(folio, folio_file_page(folio, swp_offset(entry)));
+}
+
+#endif /* CONFIG_SWAP */
 
 /* At the second, the first one being remembered: see folio_update_gen(). */
 static inline bool nuksm_use_promotes(struct folio *folio)

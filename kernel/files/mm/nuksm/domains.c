@@ -273,6 +273,30 @@ void nuksm_want_room(struct mm_struct *mm)
 	rcu_read_unlock();
 }
 
+/**
+ * nuksm_payer_has_room - may there be memory to read what is paged out?
+ * @id: of the cgroup that is to pay for it
+ *
+ * If not, something is reclaimed there for the next try, see nuksm_want_room().
+ *
+ * Context: ksm_thread_mutex.
+ *
+ * Return: whether there may.
+ */
+bool nuksm_payer_has_room(unsigned short id)
+{
+	struct mem_cgroup *memcg;
+
+	rcu_read_lock();
+	memcg = nuksm_cgroup_of_id(id);
+	while (memcg && !is_full(memcg))
+		memcg = parent_mem_cgroup(memcg);
+	if (memcg)
+		ask_for_room(memcg);
+	rcu_read_unlock();
+	return !memcg;
+}
+
 struct nuksm_outsiders {
 	struct mm_struct *mm;
 	u64 domain;

@@ -22,6 +22,7 @@
  * struct nuksm_stay - how the visit that is going on is made
  * @domain: in which the process may share
  * @files: pages are merged and filed; else they are taken out of the trees
+ * @leaves: what the process shares in swap ends, too, as it may be with another domain
  * @waits: merged pages stay: nobody knows yet where the process belongs, or who would pay
  *	for copies, as its last thread has ended
  * @kept: one stayed that is merged in another domain, or may be
@@ -29,6 +30,7 @@
 static struct nuksm_stay {
 	u64 domain;
 	bool files;
+	bool leaves;
 	bool waits;
 	bool kept;
 } nuksm_stay;
@@ -61,10 +63,11 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 		.waits = domain >= NUKSM_NO_DOMAIN,
 	};
 	ksm_scan.domain = domain;
-	if (nuksm_stay.files || nuksm_stay.waits || membership->leaves)
-		return;
-	membership->left = membership->domain;
-	membership->leaves = true;
+	if (!nuksm_stay.files && !nuksm_stay.waits && !membership->leaves) {
+		membership->left = membership->domain;
+		membership->leaves = true;
+	}
+	nuksm_stay.leaves = membership->leaves && !nuksm_stay.waits;
 }
 
 /* ksmd has come by all pages of the process: nothing is filed under the domain it left. */
@@ -82,7 +85,7 @@ static void nuksm_end_visit(struct mm_struct *mm)
 	}
 }
 
-/* The process has no mergeable memory any more, or all was un-merged. */
+/* The process has no mergeable memory any more. */
 static void nuksm_forget_domain(struct mm_struct *mm)
 {
 	mm->nuksm_membership.known = false;
@@ -140,18 +143,6 @@ static bool nuksm_is_leaving(void)
 	return !nuksm_stay.files;
 }
 
-/* A mapping is not there now. One of a merged page that is being moved comes back. */
-static void nuksm_pass_absent(pte_t pte)
-{
-	softleaf_t entry;
-
-	if (pte_none(pte))
-		return;
-	entry = softleaf_from_pte(pte);
-	if (softleaf_is_migration(entry) && folio_test_ksm(softleaf_to_folio(entry)))
-		nuksm_stay.kept = true;
-}
-
 /*
  * A merged page is read back from swap for a process that did not let go of it before. May
  * it share it? The page is locked, and holds @stable_node. Only if ksmd has been there in
@@ -188,10 +179,6 @@ static inline bool nuksm_leaves_domain(struct page *page,
 static inline bool nuksm_is_leaving(void)
 {
 	return false;
-}
-
-static inline void nuksm_pass_absent(pte_t pte)
-{
 }
 
 static inline bool nuksm_may_share(const struct ksm_stable_node *stable_node,

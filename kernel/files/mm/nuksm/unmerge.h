@@ -12,18 +12,24 @@
 
 #include <linux/userfaultfd_k.h>
 
+/* For pages of a process's own: whoever asks for them does not wait until there is memory. */
+#define NUKSM_GFP_NOWAIT \
+	((GFP_HIGHUSER_MOVABLE & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN)
+
 /*
- * The page table entry of @to, instead of @pte, which has another page of the same content.
- * What was seen of use and of writes before stays, and what userfaultfd protects.
+ * The page table entry of @to, instead of @pte, which has another page of the same content,
+ * or one that is paged out. What was seen of use and of writes before stays, and what
+ * userfaultfd protects.
  */
 static pte_t nuksm_pte_of(struct folio *to, struct vm_area_struct *vma, pte_t pte)
 {
 	pte_t new = pte_wrprotect(folio_mk_pte(to, vma->vm_page_prot));
+	bool present = pte_present(pte);
 
-	new = pte_young(pte) ? pte_mkyoung(new) : pte_mkold(new);
-	if (pte_soft_dirty(pte))
+	new = present && pte_young(pte) ? pte_mkyoung(new) : pte_mkold(new);
+	if (present ? pte_soft_dirty(pte) : pte_swp_soft_dirty(pte))
 		new = pte_mksoft_dirty(new);
-	if (pte_uffd(pte)) {
+	if (present ? pte_uffd(pte) : pte_swp_uffd(pte)) {
 		new = pte_mkuffd(new);
 		if (userfaultfd_rwp(vma))
 			new = pte_modify(new, PAGE_NONE);
@@ -65,25 +71,25 @@ static struct folio *nuksm_get_merged(struct vm_area_struct *vma, unsigned long 
 }
 
 /*
- * A copy of @folio for the process, which pays for it. Nobody waits for memory: that may be
+ * A copy of @page for the process, which pays for it. Nobody waits for memory: that may be
  * long in a cgroup that is full, and end a process there, which waits for us.
  */
-static struct folio *nuksm_private_copy(struct folio *folio, struct vm_area_struct *vma,
+static struct folio *nuksm_private_copy(struct page *page, struct vm_area_struct *vma,
 					unsigned long address)
 {
-	gfp_t gfp = (GFP_HIGHUSER_MOVABLE & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
 	struct folio *copy;
 	int err = -ENOMEM;
 
 	if (!nuksm_has_room(vma->vm_mm))
 		return ERR_PTR(err);
-	copy = nuksm_alloc_folio(gfp, vma, address);
+	copy = nuksm_alloc_folio(NUKSM_GFP_NOWAIT, vma, address);
 	if (!copy)
 		return ERR_PTR(err);
 	if (mem_cgroup_charge(copy, vma->vm_mm, GFP_NOWAIT | __GFP_NOWARN))
 		nuksm_want_room(vma->vm_mm);
 	else
-		err = folio_mc_copy(copy, folio);
+		err = copy_mc_user_highpage(&copy->page, page, address, vma) ?
+			      -EHWPOISON : 0;
 	if (err) {
 		folio_put(copy);
 		return ERR_PTR(err);
@@ -152,7 +158,7 @@ static int nuksm_unmap_merged(struct vm_area_struct *vma, unsigned long address)
 
 	if (IS_ERR_OR_NULL(folio))
 		return PTR_ERR_OR_ZERO(folio);
-	copy = nuksm_private_copy(folio, vma, address);
+	copy = nuksm_private_copy(&folio->page, vma, address);
 	if (IS_ERR(copy)) {
 		folio_put(folio);
 		return PTR_ERR(copy);

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * nuKSM's un-merging of what is paged out.
+ *
+ * Merged pages that were paged out are one in swap, too: mincore() tells who has them when
+ * another one reads them back. What a process that has left its domain has in swap with
+ * others is read for it, and copied: at once, or in the next scan where reading takes longer.
+ * What of it was merged, and what only a fork shares, nobody knows any more.
+ *
+ * Included by mm/ksm.c, whose types are private to it. Unless it says otherwise, it runs
+ * under ksm_thread_mutex, and the mmap_lock of the process that is scanned, for reading.
+ */
+#ifndef _MM_NUKSM_SWAPPED_H
+#define _MM_NUKSM_SWAPPED_H
+
+#ifdef CONFIG_NUKSM_DOMAINS
+
+#ifdef CONFIG_SWAP
+
+/* Context: the lock of the page table that has the entry, so that its slot stays. */
+static bool nuksm_is_shared_slot(softleaf_t entry)
+{
+	struct folio *folio;
+	bool shared = true;
+
+	if (swp_swapcount(entry) > 1)
+		return true;
+	/* Who has read it back has no part in the slot any more, but in the page */
+	folio = nuksm_get_cached(entry);
+	if (!folio)
+		return false;
+	/* Who is just reading it back holds this lock from before the one to after the other */
+	if (folio_trylock(folio)) {
+		shared = folio_mapped(folio);
+		folio_unlock(folio);
+	}
+	folio_put(folio);
+	return shared;
+}
+
+/*
+ * What is in swap at @entry, if it is in memory or can be read without waiting; perhaps it is
+ * still being read. With a reference.
+ */
+static struct folio *nuksm_get_swapped(struct vm_area_struct *vma, unsigned long address,
+				       softleaf_t entry)
+{
+	struct swap_info_struct *device = get_swap_device(entry);
+	struct folio *folio;
+
+	if (!device)
+		return NULL;
+	folio = nuksm_get_cached(entry);
+	if (!folio && nuksm_payer_has_room(nuksm_payer_of(entry)))
+		folio = nuksm_read_swap(entry, NUKSM_GFP_NOWAIT, vma, address);
+	put_swap_device(device);
+	return folio;
+}
+
+/*
+ * Maps @copy at @address, if @swapped is still the entry there. @folio has its content, and is
+ * locked.
+ */
+static bool nuksm_map_swapped(struct vm_area_struct *vma, unsigned long address,
+			      pte_t swapped, struct folio *folio, struct folio *copy)
+{
+	struct mm_struct *mm = vma->vm_mm;
+	pmd_t *pmd = mm_find_pmd(mm, address);
+	bool mapped = false;
+	spinlock_t *ptl; /* of the page table */
+	pte_t *ptep;
+
+	if (!pmd)
+		return false;
+	ptep = pte_offset_map_lock(mm, pmd, address, &ptl);
+	if (!ptep)
+		return false;
+	__acquire(RCU); /* by pte_offset_map_lock(), unseen by sparse */
+	if (pte_same(ptep_get(ptep), swapped)) {
+		dec_mm_counter(mm, MM_SWAPENTS);
+		inc_mm_counter(mm, MM_ANONPAGES);
+		folio_get(copy);
+		folio_add_new_anon_rmap(copy, vma, address, RMAP_EXCLUSIVE);
+		folio_add_lru_vma(copy, vma);
+		set_pte_at(mm, address, ptep, nuksm_pte_of(copy, vma, swapped));
+		nuksm_put_slot(folio, softleaf_from_pte(swapped));
+		mapped = true;
+	}
+	pte_unmap_unlock(ptep, ptl);
+	return mapped;
+}
+
+/*
+ * Gives the process a page of its own for the one that is paged out as @swapped, and has been
+ * read into @folio. The folio is locked. Returns whether it got one.
+ */
+static bool nuksm_copy_swapped(struct vm_area_struct *vma, unsigned long address,
+			       pte_t swapped, struct folio *folio)
+{
+	softleaf_t entry = softleaf_from_pte(swapped);
+	struct page *page = folio_file_page(folio, swp_offset(entry));
+	struct folio *copy;
+	bool mapped;
+
+	if (!nuksm_is_cached(folio, entry) || !folio_test_uptodate(folio) ||
+	    PageHWPoison(page))
+		return false;
+	arch_swap_restore(folio_swap(entry, folio), folio);
+	copy = nuksm_private_copy(page, vma, address);
+	if (IS_ERR(copy))
+		return false;
+	mapped = nuksm_map_swapped(vma, address, swapped, folio, copy);
+	folio_put(copy);
+	if (!folio_mapped(folio))
+		folio_free_swap(folio); /* if nobody needs it any more */
+	return mapped;
+}
+
+#else /* !CONFIG_SWAP */
+
+static bool nuksm_is_shared_slot(softleaf_t entry)
+{
+	return false;
+}
+
+static struct folio *nuksm_get_swapped(struct vm_area_struct *vma, unsigned long address,
+				       softleaf_t entry)
+{
+	return NULL;
+}
+
+static bool nuksm_copy_swapped(struct vm_area_struct *vma, unsigned long address,
+			       pte_t swapped, struct folio *folio)
+{
+	return false;
+}
+
+#endif /* CONFIG_SWAP */
+
+/*
+ * A mapping is not there now. Does ksmd stop at it, for nuksm_unshare_swapped()? One of a
+ * merged page that is being moved comes back.
+ *
+ * Context: the lock of the page table.
+ */
+static bool nuksm_stops_at(pte_t pte)
+{
+	softleaf_t entry;
+
+	if (pte_none(pte))
+		return false;
+	entry = softleaf_from_pte(pte);
+	if (softleaf_is_migration(entry) && folio_test_ksm(softleaf_to_folio(entry)))
+		nuksm_stay.kept = true;
+	return nuksm_stay.leaves && softleaf_is_swap(entry) && nuksm_is_shared_slot(entry);
+}
+
+/*
+ * ksmd has stopped at a mapping, whose entry was @swapped: gives the process a page of its own
+ * there, without waiting for anything. Returns whether it has one.
+ */
+static bool nuksm_unshare_swapped(struct vm_area_struct *vma, unsigned long address,
+				  pte_t swapped)
+{
+	struct folio *folio = NULL;
+	bool unshared = false;
+
+	nuksm_prefer_node(nuksm_settled_on(vma->vm_mm));
+	if (nuksm_has_room(vma->vm_mm))
+		folio = nuksm_get_swapped(vma, address, softleaf_from_pte(swapped));
+	if (folio && folio_trylock(folio)) {
+		unshared = nuksm_copy_swapped(vma, address, swapped, folio);
+		folio_unlock(folio);
+	}
+	if (folio)
+		folio_put(folio);
+	nuksm_prefer_node(NUMA_NO_NODE);
+	if (unshared)
+		nuksm_count(&nuksm_domain_unmerged, 1);
+	else
+		nuksm_stay.kept = true;
+	return unshared;
+}
+
+/* Nothing could be done about a mapping: may ksmd go on before others have had their turn? */
+static bool nuksm_may_go_on(void)
+{
+	if (nuksm_passed >= nuksm_may_pass)
+		return false;
+	nuksm_passed++;
+	return true;
+}
+
+/*
+ * Has somebody else what is paged out at @address, or was and is in the swap cache yet? Such a
+ * page goes back to the slot that it came from.
+ *
+ * Context: the lock of the page table.
+ */
+static bool nuksm_is_shared_by_swap(struct vm_area_struct *vma, unsigned long address,
+				    pte_t pte)
+{
+	softleaf_t entry;
+	struct page *page;
+
+	if (pte_none(pte))
+		return false;
+	if (pte_present(pte)) {
+		page = vm_normal_page(vma, address, pte);
+		return page && PageAnon(page) && !PageAnonExclusive(page) &&
+		       folio_test_swapcache(page_folio(page));
+	}
+	entry = softleaf_from_pte(pte);
+	return softleaf_is_swap(entry) && nuksm_is_shared_slot(entry);
+}
+
+/* Stops at the first one. Its address is for *@walk->private. */
+static int nuksm_find_shared_by_swap(pmd_t *pmd, unsigned long address, unsigned long end,
+				     struct mm_walk *walk)
+{
+	unsigned long *where = walk->private;
+	pte_t *first, *ptep;
+	spinlock_t *ptl; /* of the page table */
+	int found = 0;
+
+	first = pte_offset_map_lock(walk->mm, pmd, address, &ptl);
+	if (!first)
+		return 0;
+	__acquire(RCU); /* by pte_offset_map_lock(), unseen by sparse */
+	for (ptep = first; address < end && !found; ptep++, address += PAGE_SIZE) {
+		found = nuksm_is_shared_by_swap(walk->vma, address, ptep_get(ptep));
+		if (found)
+			*where = address;
+	}
+	pte_unmap_unlock(first, ptl);
+	return found;
+}
+
+static const struct mm_walk_ops nuksm_find_shared_by_swap_ops = {
+	.pmd_entry = nuksm_find_shared_by_swap,
+	.walk_lock = PGWALK_WRLOCK,
+};
+
+/*
+ * A part of an area will not be mergeable any more, and what was merged there is un-merged.
+ * So is what was paged out before: ksmd will not come there when the process leaves its
+ * domain. It is the process itself that asks, so it may wait for its pages.
+ *
+ * Context: the mmap_lock for writing; not ksm_thread_mutex.
+ *
+ * Returns 0, -ENOMEM, or -ERESTARTSYS.
+ */
+static int nuksm_unmerge_swapped(struct vm_area_struct *vma, unsigned long start,
+				 unsigned long end)
+{
+	vm_fault_t fault;
+
+	if (!READ_ONCE(nuksm_has_domains))
+		return 0;
+	while (start < end &&
+	       walk_page_range_vma(vma, start, end, &nuksm_find_shared_by_swap_ops,
+				   &start) > 0) {
+		if (signal_pending(current))
+			return -ERESTARTSYS;
+		cond_resched();
+		/* Maps it, or if it is mapped already, copies it: asked for until it is both */
+		fault = handle_mm_fault(vma, start, FAULT_FLAG_UNSHARE | FAULT_FLAG_REMOTE,
+					NULL);
+		if (fault & VM_FAULT_OOM)
+			return -ENOMEM;
+		if (fault & VM_FAULT_ERROR)
+			start += PAGE_SIZE; /* nobody can read it */
+	}
+	return 0;
+}
+
+#else /* !CONFIG_NUKSM_DOMAINS */
+
+/* No functions: the compiler would make other code of stock's loop. */
+#define nuksm_stops_at(...)		false
+#define nuksm_unshare_swapped(...)	false
+#define nuksm_may_go_on()		true
+#define nuksm_unmerge_swapped(...)	0
+
+#endif /* CONFIG_NUKSM_DOMAINS */
+#endif /* _MM_NUKSM_SWAPPED_H */

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Who goes to another domain while its merged pages are paged out.
+
+They are one in swap, too: mincore() would tell who left when others read theirs.
+"""
+
+import contextlib
+import mmap
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import domains, stress, wait
+from nuksmlab.area import address_of, equal_to
+from nuksmlab.domains import Group, group
+from nuksmlab.fuzz import model
+from nuksmlab.ksm import Ksm
+from nuksmlab.puppet import puppet
+from nuksmlab.tenant import ANYWHERE, Spec, Tenant
+
+MIB = 1
+SCANS = 3
+
+pytestmark = [
+    pytest.mark.skipif(
+        not domains.exist() or not Path("/sys/devices/system/node").exists(),
+        reason="this kernel has no merge domains, or no nodes",
+    ),
+    pytest.mark.usefixtures("swap"),
+]
+
+
+@pytest.fixture
+def old() -> Iterator[Group]:
+    """The cgroup whose memory is paged out, in the domain that all begin in."""
+    stress.account_memory()
+    with group("old") as old:
+        yield old
+
+
+def equal_part(tenant: Tenant) -> tuple[int, int, int]:
+    """The process, and where in it how many pages are equal to others'."""
+    return tenant.pid, int(tenant.facts["equal_at"], 16), tenant.equal_pages
+
+
+def slots(tenant: Tenant) -> set[int]:
+    return set(model.slots(*equal_part(tenant)))
+
+
+def frames(tenant: Tenant) -> set[int]:
+    return set(model.frames(*equal_part(tenant)))
+
+
+def page_out(cgroup: Group, in_memory: Callable[[], Iterable[int]]) -> None:
+    """All that is in memory yet, or the kernel says that it found less."""
+
+    def is_out() -> bool:
+        with contextlib.suppress(OSError):
+            cgroup.reclaim(64)
+        return not any(in_memory())
+
+    wait.until(is_out, lambda: "paging out")
+
+
+@pytest.fixture
+def pair(ksm: Ksm, old: Group, stranger: Group) -> Iterator[list[Tenant]]:
+    """Two tenants with the same pages, all paged out, as they are merged."""
+    assert stranger.given() == "5"
+    with ExitStack() as stack:
+        tenants = [
+            stack.enter_context(Tenant(Spec(name, ANYWHERE, MIB), old.prefix()))
+            for name in ("stays", "leaves")
+        ]
+        ksm.merge(2 * tenants[0].equal_pages)
+        ksm.rest()
+
+        page_out(old, lambda: frames(tenants[0]) | frames(tenants[1]))
+        assert slots(tenants[0]) == slots(tenants[1])
+        yield tenants
+
+
+def test_no_slot_is_shared_with_who_was_left(
+    ksm: Ksm, pair: list[Tenant], stranger: Group
+) -> None:
+    stays, leaves = pair
+    stranger.take(leaves.pid)
+    for _ in range(SCANS):
+        ksm.scan_once()
+    assert domains.left_by(leaves.pid) is None
+    assert not slots(stays) & slots(leaves)
+    assert len(slots(stays)) == stays.equal_pages  # nothing is read in for others
+    model.check_intact(pair)
+    assert not frames(stays) & frames(leaves)
+
+
+def test_nothing_is_left_in_swap_where_others_have_read_it_back(
+    ksm: Ksm, pair: list[Tenant], stranger: Group
+) -> None:
+    """What they have in memory then is still the slot's."""
+    stays, leaves = pair
+    assert stays.bad_pages() == 0
+    stranger.take(leaves.pid)
+    for _ in range(SCANS):
+        ksm.scan_once()
+    assert domains.left_by(leaves.pid) is None
+    assert slots(leaves) == set()
+    assert not frames(stays) & frames(leaves)
+    model.check_intact(pair)
+
+
+def test_what_was_paged_out_before_all_was_unmerged_is_not_forgotten(
+    ksm: Ksm, pair: list[Tenant], stranger: Group
+) -> None:
+    """Writing 2 to run reads nothing in."""
+    stays, leaves = pair
+    ksm.unmerge()
+    assert slots(stays) == slots(leaves)
+    stranger.take(leaves.pid)
+    for _ in range(SCANS):
+        ksm.scan_once()
+    assert domains.left_by(leaves.pid) is None
+    assert not slots(stays) & slots(leaves)
+    model.check_intact(pair)
+
+
+@pytest.mark.parametrize("part", [1, 2])
+def test_who_offers_pages_no_more_shares_no_slot(
+    ksm: Ksm, old: Group, stranger: Group, part: int
+) -> None:
+    """ksmd does not come there when the process goes to another domain."""
+    assert stranger.given() == "5"
+    kept: list[mmap.mmap] = []
+    with ExitStack() as stack:
+        stays = stack.enter_context(Tenant(Spec("stays", ANYWHERE, MIB), old.prefix()))
+        pages = stays.equal_pages // part
+
+        def fill() -> int:
+            kept.append(equal_to(stays))
+            return address_of(kept[0])
+
+        def stop() -> None:
+            kept[0].madvise(mmap.MADV_UNMERGEABLE, 0, pages * mmap.PAGESIZE)
+
+        leaves = stack.enter_context(
+            puppet(fill, stop, lambda: kept[0][:] == equal_to(stays)[:])
+        )
+        old.take(leaves.pid)
+        address = int(leaves.next())
+        ksm.merge(2 * stays.equal_pages)
+        ksm.rest()
+        part_of = leaves.pid, address, pages
+        page_out(old, lambda: [*frames(stays), *model.frames(*part_of)])
+        assert slots(stays) >= set(model.slots(*part_of))
+        leaves.next()
+        assert not slots(stays) & set(model.slots(*part_of))
+        assert leaves.next() == "True"
+
+
+def test_who_stays_reads_nothing_in(ksm: Ksm, pair: list[Tenant]) -> None:
+    """Nor does a process that has left before, and shares with its new domain."""
+    for _ in range(SCANS):
+        ksm.scan_once()
+    assert slots(pair[0]) == slots(pair[1])
+    assert len(slots(pair[0])) == pair[0].equal_pages
+
+
+@pytest.mark.parametrize("full", ["new", "old"])
+def test_who_cannot_get_what_is_in_swap_is_known_to_be_leaving(
+    ksm: Ksm, pair: list[Tenant], old: Group, stranger: Group, full: str
+) -> None:
+    """As there is no memory for its pages, or to read them: those who stay pay for that."""
+    stays, leaves = pair
+    cgroup = {"new": stranger, "old": old}[full]
+    stress.put(Path(f"/proc/{leaves.pid}/oom_score_adj"), -1000)
+    stress.put(Path(f"/proc/{stays.pid}/oom_score_adj"), -1000)
+    stress.put(cgroup.path / "memory.max", 0)
+    stranger.take(leaves.pid)
+    for _ in range(SCANS):
+        ksm.scan_once()
+    assert slots(stays) & slots(leaves)
+    assert domains.left_by(leaves.pid) == domains.SHARED
+    cgroup.limit(None)
+    for _ in range(SCANS):
+        ksm.scan_once()
+    assert domains.left_by(leaves.pid) is None
+    assert not slots(stays) & slots(leaves)
+    model.check_intact(pair)

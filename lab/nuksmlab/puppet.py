@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A child of this process that does what it is told, step by step."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class Puppet:
+    """A child of this process that does one thing after the other, as it is told."""
+
+    def __init__(self, *things: Callable[[], object]) -> None:
+        orders, self.tell = os.pipe()
+        self.done, does = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.tell)
+            for do in things:
+                os.read(orders, 1)
+                answer = do()
+                os.write(does, f"{answer}\n".encode())
+            os.read(orders, 1)
+            os._exit(0)
+        os.close(orders)
+        os.close(does)
+
+    def next(self) -> str:
+        os.write(self.tell, b".")
+        return os.read(self.done, 64).decode().strip()
+
+    def end(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.tell)
+        os.close(self.done)
+
+
+@contextmanager
+def puppet(*things: Callable[[], object]) -> Iterator[Puppet]:
+    made = Puppet(*things)
+    try:
+        yield made
+    finally:
+        made.end()
