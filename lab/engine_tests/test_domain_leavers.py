@@ -5,7 +5,7 @@ import mmap
 import os
 import signal
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 

@@ -170,7 +170,7 @@ def test_who_stays_reads_nothing_in(ksm: Ksm, pair: list[Tenant]) -> None:
 def test_who_cannot_get_what_is_in_swap_is_known_to_be_leaving(
     ksm: Ksm, pair: list[Tenant], old: Group, stranger: Group, full: str
 ) -> None:
-    """As there is no memory for its pages, or to read them: those who stay pay for that."""
+    """There is no memory for its pages, or to read them: who stays pays for that."""
     stays, leaves = pair
     cgroup = {"new": stranger, "old": old}[full]
     stress.put(Path(f"/proc/{leaves.pid}/oom_score_adj"), -1000)

@@ -89,8 +89,8 @@ def wait_left(pid: int) -> None:
 def crossings(pids: Mapping[int, int]) -> list[str]:
     """Pages, in memory or in swap, that processes of different domains have.
 
-    By process, and its domain. They share no memory but what is merged. What moves while
-    this looks is left out.
+    By process, and its domain. They share no memory but what is merged. What moves
+    while this looks is left out.
     """
     frames = _shared(pids, model.mappings)
     flags = model.of_frames("kpageflags", frames)
