@@ -16,7 +16,7 @@ from nuksmlab.area import address_of
 from nuksmlab.domains import Group, group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import FAST, Ksm, process_stat
-from nuksmlab.puppet import puppet
+from nuksmlab.puppet import fork_and_wait, puppet
 
 PAGES = 64
 FIRST, SECOND = 1, 1001  # of contents, one after the other
@@ -53,13 +53,6 @@ def merged_kib(pid: int) -> int:
     """What of its memory is merged, whether ksmd comes there or not."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("KSM:"))
-
-
-def fork_and_wait() -> int:
-    pid = os.fork()
-    if pid == 0:
-        signal.pause()
-    return pid
 
 
 @pytest.mark.windows  # the kernel that has them tells which item is in which tree

@@ -5,7 +5,11 @@ They are one in swap, too: mincore() would tell who left when others read theirs
 """
 
 import contextlib
+import ctypes
+import errno
 import mmap
+import os
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,11 +21,18 @@ from nuksmlab.area import address_of, equal_to
 from nuksmlab.domains import Group, group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
-from nuksmlab.puppet import puppet
+from nuksmlab.protector import Protector
+from nuksmlab.puppet import fork_and_wait, puppet
 from nuksmlab.tenant import ANYWHERE, Spec, Tenant
 
-MIB = 1
+MIB = 2  # more pages than ksmd may pass without a pause
 SCANS = 3
+HELD = 8  # pages; a pipe takes some more
+MLOCK_ONFAULT = 1
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.vmsplice.restype = ctypes.c_ssize_t
+libc.mlock2.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 pytestmark = [
     pytest.mark.skipif(
@@ -53,12 +64,13 @@ def frames(tenant: Tenant) -> set[int]:
     return set(model.frames(*equal_part(tenant)))
 
 
-def page_out(cgroup: Group, in_memory: Callable[[], Iterable[int]]) -> None:
-    """All that is in memory yet, or the kernel says that it found less."""
+def page_out(in_memory: Callable[[], Iterable[int]], *cgroups: Group) -> None:
+    """All that is in memory yet."""
 
     def is_out() -> bool:
-        with contextlib.suppress(OSError):
-            cgroup.reclaim(64)
+        for cgroup in cgroups:
+            with contextlib.suppress(OSError):  # the kernel says that it found less
+                cgroup.reclaim(64)
         return not any(in_memory())
 
     wait.until(is_out, lambda: "paging out")
@@ -76,7 +88,7 @@ def pair(ksm: Ksm, old: Group, stranger: Group) -> Iterator[list[Tenant]]:
         ksm.merge(2 * tenants[0].equal_pages)
         ksm.rest()
 
-        page_out(old, lambda: frames(tenants[0]) | frames(tenants[1]))
+        page_out(lambda: frames(tenants[0]) | frames(tenants[1]), old)
         assert slots(tenants[0]) == slots(tenants[1])
         yield tenants
 
@@ -108,6 +120,65 @@ def test_nothing_is_left_in_swap_where_others_have_read_it_back(
     assert slots(leaves) == set()
     assert not frames(stays) & frames(leaves)
     model.check_intact(pair)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_was_read_back_does_not_go_back_to_others_slots(
+    ksm: Ksm, pair: list[Tenant], old: Group, stranger: Group, when: str
+) -> None:
+    """As it would: what comes from swap keeps its slot, while others need that."""
+    stays, leaves = pair
+    if when == "before":
+        assert leaves.bad_pages() == 0
+    stranger.take(leaves.pid)
+    if when == "after":
+        assert leaves.bad_pages() == 0
+    for _ in range(SCANS):
+        ksm.scan_once()
+    assert domains.left_by(leaves.pid) is None
+    page_out(lambda: frames(leaves), old, stranger)
+    assert not slots(stays) & slots(leaves)
+    model.check_intact(pair)
+
+
+def test_what_others_have_in_swap_gives_way_to_what_is_merged(
+    ksm: Ksm, old: Group, stranger: Group
+) -> None:
+    """A child in another domain has it by a fork, and ksmd does not come there."""
+    kept: list[mmap.mmap] = []
+    with ExitStack() as stack:
+        third = stack.enter_context(Tenant(Spec("third", ANYWHERE, MIB), old.prefix()))
+        pages = third.equal_pages
+
+        def fill() -> int:
+            area = mmap.mmap(-1, pages * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE)
+            area.madvise(mmap.MADV_NOHUGEPAGE)
+            area.write(equal_to(third)[:])
+            kept.append(area)
+            return address_of(area)
+
+        def read_and_offer() -> bool:
+            kept[0].madvise(mmap.MADV_MERGEABLE)
+            return kept[0][:] == equal_to(third)[:]
+
+        parent = stack.enter_context(puppet(fill, fork_and_wait, read_and_offer))
+        old.take(parent.pid)
+        part_of_parent = parent.pid, int(parent.next()), pages
+        child = int(parent.next())
+        stack.callback(os.kill, child, signal.SIGKILL)
+        part_of_child = child, *part_of_parent[1:]
+        stranger.take(child)
+        page_out(lambda: model.frames(*part_of_parent), old)
+        its = set(model.slots(*part_of_child))
+        assert its == set(model.slots(*part_of_parent))
+        assert parent.next() == "True"
+        assert third.bad_pages() == 0
+        ksm.merge(2 * pages)
+        ksm.rest()
+        page_out(lambda: [*model.frames(*part_of_parent), *frames(third)], old)
+        assert slots(third) == set(model.slots(*part_of_parent))
+        assert not its & slots(third)
+        model.check_intact([third])
 
 
 def test_what_was_paged_out_before_all_was_unmerged_is_not_forgotten(
@@ -151,11 +222,98 @@ def test_who_offers_pages_no_more_shares_no_slot(
         ksm.merge(2 * stays.equal_pages)
         ksm.rest()
         part_of = leaves.pid, address, pages
-        page_out(old, lambda: [*frames(stays), *model.frames(*part_of)])
+        page_out(lambda: [*frames(stays), *model.frames(*part_of)], old)
         assert slots(stays) >= set(model.slots(*part_of))
         leaves.next()
         assert not slots(stays) & set(model.slots(*part_of))
         assert leaves.next() == "True"
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_who_offers_pages_no_more_has_no_merged_one(
+    ksm: Ksm, old: Group, stranger: Group, locked: bool
+) -> None:
+    """Though they come back from swap as such, as somebody held them."""
+    assert stranger.given() == "5"
+    kept: list[mmap.mmap] = []
+    with ExitStack() as stack:
+        stays = stack.enter_context(Tenant(Spec("stays", ANYWHERE, MIB), old.prefix()))
+        length = HELD * mmap.PAGESIZE
+
+        def fill() -> int:
+            kept.append(equal_to(stays))
+            return address_of(kept[0])
+
+        def hold() -> int:
+            _, into = os.pipe()
+            vector = (ctypes.c_void_p * 2)(address_of(kept[0]), length)
+            return int(libc.vmsplice(into, ctypes.byref(vector), 1, 0))
+
+        def stop() -> bool:
+            if locked and libc.mlock2(address_of(kept[0]), length, MLOCK_ONFAULT):
+                return False
+            kept[0].madvise(mmap.MADV_UNMERGEABLE, 0, length)
+            return kept[0][:] == equal_to(stays)[:]
+
+        leaves = stack.enter_context(puppet(fill, hold, stop))
+        old.take(leaves.pid)
+        part_of = leaves.pid, int(leaves.next()), HELD
+        ksm.merge(2 * stays.equal_pages)
+        ksm.rest()
+        assert int(leaves.next()) == length
+        page_out(lambda: [*frames(stays), *model.frames(*part_of)], old)
+        assert stays.bad_pages() == 0
+        assert leaves.next() == "True"
+        assert not set(model.frames(*part_of)) & frames(stays)
+
+
+def test_who_may_not_read_its_pages_goes_on_offering_them(
+    ksm: Ksm, old: Group, stranger: Group
+) -> None:
+    """As nobody could un-merge them, and they would stay shared."""
+    assert stranger.given() == "5"
+    try:
+        Protector().close()
+    except OSError as error:
+        pytest.skip(f"this kernel's userfaultfd does not protect from reading: {error}")
+    kept: list[mmap.mmap] = []
+    with ExitStack() as stack:
+        stays = stack.enter_context(Tenant(Spec("stays", ANYWHERE, MIB), old.prefix()))
+
+        def fill() -> int:
+            kept.append(equal_to(stays))
+            return address_of(kept[0])
+
+        def stop() -> str:
+            try:
+                kept[0].madvise(mmap.MADV_UNMERGEABLE)
+            except OSError as error:
+                return errno.errorcode[error.errno or 0]
+            return "none"
+
+        def protect() -> None:
+            protectors.append(Protector())
+            protectors[0].change(kept[0], HELD, True)
+
+        def no_longer() -> None:
+            protectors[0].close()
+
+        protectors: list[Protector] = []
+        leaves = stack.enter_context(puppet(fill, protect, stop, no_longer))
+        old.take(leaves.pid)
+        part_of = leaves.pid, int(leaves.next()), HELD
+        ksm.merge(2 * stays.equal_pages)
+        ksm.rest()
+        leaves.next()
+        page_out(lambda: [*frames(stays), *model.frames(*part_of)], old)
+        assert leaves.next() == "EBUSY"
+        leaves.next()
+        stranger.take(leaves.pid)
+        for _ in range(SCANS):
+            ksm.scan_once()
+        assert domains.left_by(leaves.pid) is None
+        page_out(lambda: model.frames(*part_of), old, stranger)
+        assert not set(model.slots(*part_of)) & slots(stays)
 
 
 def test_who_stays_reads_nothing_in(ksm: Ksm, pair: list[Tenant]) -> None:

@@ -1,28 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Merged pages that a userfaultfd protects from being read: none can be un-merged."""
 
-import ctypes
 import errno
 import mmap
 import os
-import struct
 from collections.abc import Callable, Iterator
-from fcntl import ioctl
 
 import pytest
 
 from nuksmlab.area import address_of
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
+from nuksmlab.protector import Protector
 from nuksmlab.tenant import StartTenant
 
 PAGE = mmap.PAGESIZE
 PAGES = 64
 MERGEABLE, UNMERGEABLE = 12, 13  # advice to madvise(2)
-# Of userfaultfd(2); reading is what Linux 7.3 can protect pages from.
-SYS_USERFAULTFD, USER_MODE_ONLY = 323, 1
-UFFD_API, FEATURE_RWP, MODE_RWP = 0xAA, 1 << 17, 1 << 3
-UFFDIO_API, UFFDIO_REGISTER, UFFDIO_RWPROTECT = 0xC018AA3F, 0xC020AA00, 0xC018AA09
 
 Protect = Callable[[mmap.mmap, int, bool], None]
 
@@ -30,25 +24,12 @@ Protect = Callable[[mmap.mmap, int, bool], None]
 @pytest.fixture
 def protect() -> Iterator[Protect]:
     """Protects so many pages of an area, from its first on, or lets them be read."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    uffd = libc.syscall(SYS_USERFAULTFD, os.O_CLOEXEC | os.O_NONBLOCK | USER_MODE_ONLY)
-    if uffd < 0:
-        pytest.skip("this kernel has no userfaultfd for everybody")
     try:
-        ioctl(uffd, UFFDIO_API, struct.pack("3Q", UFFD_API, FEATURE_RWP, 0))
-    except OSError:
-        os.close(uffd)
-        pytest.skip("this kernel's userfaultfd does not protect from reading")
-
-    def change(area: mmap.mmap, pages: int, on: bool) -> None:
-        start, size = address_of(area), pages * PAGE
-        if on:
-            whole = struct.pack("4Q", start, PAGES * PAGE, MODE_RWP, 0)
-            ioctl(uffd, UFFDIO_REGISTER, whole)
-        ioctl(uffd, UFFDIO_RWPROTECT, struct.pack("3Q", start, size, on))
-
-    yield change
-    os.close(uffd)
+        protector = Protector()
+    except OSError as error:
+        pytest.skip(f"this kernel's userfaultfd does not protect from reading: {error}")
+    yield protector.change
+    protector.close()
 
 
 def two_areas() -> tuple[mmap.mmap, mmap.mmap, bytes]:

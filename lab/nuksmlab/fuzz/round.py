@@ -6,6 +6,7 @@ repeated alone. The choices are the seed's; the moments at which the kernel's
 threads come to work are not.
 """
 
+import contextlib
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -115,6 +116,11 @@ class Round:
         self.ksm.stop()
         if left := [pid for pid in self.pids() if domains.left_by(pid) is not None]:
             raise model.WrongError(f"processes that have not left their domain: {left}")
+        domains.check_apart(self.pids())
+        # What was read back goes to slots in swap again, which are nobody else's.
+        for member in self.crowd.alive:
+            with contextlib.suppress(OSError):  # the kernel says that it found less
+                member.cgroup.reclaim(member.mib)
         domains.check_apart(self.pids())
         self.counts.done["domains judged"] += 1
 

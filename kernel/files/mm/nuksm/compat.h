@@ -51,6 +51,7 @@ static inline unsigned long linear_anon_page_address(const struct vm_area_struct
 #define softleaf_is_migration(entry)	is_migration_entry(entry)
 #define softleaf_to_folio(entry)	pfn_swap_entry_folio(entry)
 #define softleaf_is_swap(entry)		(!non_swap_entry(entry))
+#define softleaf_is_migration_read(entry) is_readable_migration_entry(entry)
 
 #define mm_flags_test(flag, mm)		test_bit(flag, &(mm)->flags)
 

@@ -355,19 +355,19 @@ static struct anon_vma *nuksm_asked_areas;
 bool nuksm_gives_way;
 
 /**
- * nuksm_has_outsiders - is a page mapped by another domain, or where ksmd never comes?
+ * nuksm_has_outsiders - has another domain a page, or somebody where ksmd never comes?
  * @folio: of the page, which is not merged
  * @mm: of the process whose page it is, and which pays for the areas that are looked at
  * @domain: the domain
  *
- * As a fork shares pages, and one of both may have gone elsewhere since. If it is not, that
- * holds until nuksm_has_asked().
+ * As a fork shares pages, and one of both may have gone elsewhere since. If not, that holds
+ * until nuksm_has_asked().
  *
  * Context: the folio is locked; the process's mmap_lock for reading.
  *
- * Return: whether it is, or may be: of a merged page that is filed nowhere nobody knows, nor
- * of one that more have than may be asked. Of one that somebody holds, which cannot be merged
- * anyway, nobody is asked.
+ * Return: whether they have, or may have: of a merged page that is filed nowhere nobody knows,
+ * nor of one that more have than may be asked, or that has a slot in swap which others have,
+ * too. Of one that somebody holds, which cannot be merged anyway, nobody is asked.
  */
 bool nuksm_has_outsiders(struct folio *folio, struct mm_struct *mm, u64 domain)
 {
@@ -379,14 +379,20 @@ bool nuksm_has_outsiders(struct folio *folio, struct mm_struct *mm, u64 domain)
 		.rmap_one = is_outsider,
 		.arg = &outsiders,
 	};
+	bool has_slot;
 
 	nuksm_gives_way = false;
-	if (!READ_ONCE(nuksm_has_domains) || folio_mapcount(folio) < 2)
+	if (!READ_ONCE(nuksm_has_domains))
+		return false;
+	/* Others may have it by its slot in swap, and not map it */
+	has_slot = folio_test_swapcache(folio) && !folio_test_ksm(folio) &&
+		   !folio_free_swap(folio);
+	if (!has_slot && folio_mapcount(folio) < 2)
 		return false;
 	if (folio_test_ksm(folio) || nuksm_is_held(folio))
 		return true;
 	nuksm_gives_way = true;
-	if (mm->nuksm_membership.areas <= 0)
+	if (has_slot || mm->nuksm_membership.areas <= 0)
 		return true;
 	/* All who mapped it may be gone by now, and the anon_vma with them */
 	nuksm_asked_areas = folio_lock_anon_vma_read(folio, NULL);

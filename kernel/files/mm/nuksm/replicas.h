@@ -207,7 +207,7 @@ static bool nuksm_remap(struct ksm_rmap_item *item, struct folio *from,
 		mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, mm, address,
 					address + PAGE_SIZE);
 		mmu_notifier_invalidate_range_start(&range);
-		mapped = nuksm_map_instead(vma, address, from, to);
+		mapped = nuksm_map_instead(vma, address, &from->page, to);
 		mmu_notifier_invalidate_range_end(&range);
 	}
 	mmap_read_unlock(mm);

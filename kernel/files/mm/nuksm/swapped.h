@@ -5,7 +5,8 @@
  * Merged pages that were paged out are one in swap, too: mincore() tells who has them when
  * another one reads them back. What a process that has left its domain has in swap with
  * others is read for it, and copied: at once, or in the next scan where reading takes longer.
- * What of it was merged, and what only a fork shares, nobody knows any more.
+ * What it has read back itself may go back to the same slot, and gets another one.
+ * What of all that was merged, and what only a fork shares, nobody knows any more.
  *
  * Included by mm/ksm.c, whose types are private to it. Unless it says otherwise, it runs
  * under ksm_thread_mutex, and the mmap_lock of the process that is scanned, for reading.
@@ -138,40 +139,109 @@ static bool nuksm_copy_swapped(struct vm_area_struct *vma, unsigned long address
 #endif /* CONFIG_SWAP */
 
 /*
- * A mapping is not there now. Does ksmd stop at it, for nuksm_unshare_swapped()? One of a
- * merged page that is being moved comes back.
- *
- * Context: the lock of the page table.
+ * Is @page, which is mapped, one that others may have in swap? It goes back to their slot when
+ * it is paged out again.
  */
-static bool nuksm_stops_at(pte_t pte)
+static bool nuksm_has_slot(struct page *page)
 {
-	softleaf_t entry;
+	return PageAnon(page) && !PageAnonExclusive(page) &&
+	       folio_test_swapcache(page_folio(page));
+}
 
-	if (pte_none(pte))
-		return false;
-	entry = softleaf_from_pte(pte);
-	if (softleaf_is_migration(entry) && folio_test_ksm(softleaf_to_folio(entry)))
-		nuksm_stay.kept = true;
-	return nuksm_stay.leaves && softleaf_is_swap(entry) && nuksm_is_shared_slot(entry);
+/* So many slots of who leaves are looked at for each page that may be passed. */
+#define NUKSM_SLOTS_PER_PAGE	16
+
+/* Where ksmd has stopped: at which entry, and with a reference to what it maps, if it does. */
+static struct nuksm_stop {
+	pte_t pte;
+	struct folio *folio;
+} nuksm_stop;
+
+/* ksmd goes on where it is when others have had their turn. */
+static bool nuksm_paused;
+
+/* Nothing was done about an entry: may ksmd go on before others have had their turn? */
+static bool nuksm_may_go_on(void)
+{
+	if (nuksm_passed >= nuksm_may_pass)
+		nuksm_paused = true;
+	else
+		nuksm_passed++;
+	return !nuksm_paused;
+}
+
+/* Is it not the end of the scan that no page was found? */
+static bool nuksm_has_paused(void)
+{
+	bool paused = nuksm_paused;
+
+	nuksm_paused = false;
+	return paused;
 }
 
 /*
- * ksmd has stopped at a mapping, whose entry was @swapped: gives the process a page of its own
- * there, without waiting for anything. Returns whether it has one.
+ * ksmd comes by an entry. Does it stop there for nuksm_unshare_slot()? What others have in
+ * swap, too, and what is being moved, is known as leaving.
+ *
+ * Context: the lock of the page table.
  */
-static bool nuksm_unshare_swapped(struct vm_area_struct *vma, unsigned long address,
-				  pte_t swapped)
+static bool nuksm_stops_at(struct vm_area_struct *vma, unsigned long address, pte_t pte)
 {
-	struct folio *folio = NULL;
+	static unsigned int slots;
+	struct page *page;
+	softleaf_t entry;
+
+	if (!nuksm_stay.leaves || pte_none(pte))
+		return false;
+	nuksm_stop = (struct nuksm_stop) { .pte = pte };
+	if (pte_present(pte)) {
+		page = vm_normal_page(vma, address, pte);
+		if (!page || !nuksm_has_slot(page) || folio_test_ksm(page_folio(page)))
+			return false;
+		nuksm_stop.folio = page_folio(page);
+		folio_get(nuksm_stop.folio);
+		return true;
+	}
+	entry = softleaf_from_pte(pte);
+	if (softleaf_is_migration_read(entry) && folio_test_anon(softleaf_to_folio(entry)))
+		nuksm_stay.kept = true;
+	if (!softleaf_is_swap(entry))
+		return false;
+	return nuksm_is_shared_slot(entry) ||
+	       (++slots % NUKSM_SLOTS_PER_PAGE == 0 && !nuksm_may_go_on());
+}
+
+/* The page is mapped: nobody else has its slot, or the process gets another page. */
+static bool nuksm_leave_slot(struct vm_area_struct *vma, unsigned long address,
+			     struct folio *folio)
+{
+	return !folio_test_swapcache(folio) || folio_free_swap(folio) ||
+	       nuksm_give_copy(vma, address, pte_page(nuksm_stop.pte)) > 0;
+}
+
+/*
+ * ksmd has stopped at an entry: the process gets a page of its own there, whose slot nobody
+ * else has. Nobody waits for memory, nor for what has to be read. Returns whether it has one.
+ */
+static bool nuksm_unshare_slot(struct vm_area_struct *vma, unsigned long address)
+{
+	struct folio *folio = nuksm_stop.folio;
 	bool unshared = false;
 
+	if (nuksm_paused)
+		return false;
 	nuksm_prefer_node(nuksm_settled_on(vma->vm_mm));
-	if (nuksm_has_room(vma->vm_mm))
-		folio = nuksm_get_swapped(vma, address, softleaf_from_pte(swapped));
+	if (!folio && nuksm_has_room(vma->vm_mm))
+		folio = nuksm_get_swapped(vma, address, softleaf_from_pte(nuksm_stop.pte));
 	if (folio && folio_trylock(folio)) {
-		unshared = nuksm_copy_swapped(vma, address, swapped, folio);
+		unshared = nuksm_stop.folio ?
+				   nuksm_leave_slot(vma, address, folio) :
+				   nuksm_copy_swapped(vma, address, nuksm_stop.pte, folio);
 		folio_unlock(folio);
 	}
+	/* What is still being read shall be there in the next scan */
+	if (folio && !unshared)
+		folio_mark_accessed(folio);
 	if (folio)
 		folio_put(folio);
 	nuksm_prefer_node(NUMA_NO_NODE);
@@ -182,23 +252,13 @@ static bool nuksm_unshare_swapped(struct vm_area_struct *vma, unsigned long addr
 	return unshared;
 }
 
-/* Nothing could be done about a mapping: may ksmd go on before others have had their turn? */
-static bool nuksm_may_go_on(void)
-{
-	if (nuksm_passed >= nuksm_may_pass)
-		return false;
-	nuksm_passed++;
-	return true;
-}
-
 /*
- * Has somebody else what is paged out at @address, or was and is in the swap cache yet? Such a
- * page goes back to the slot that it came from.
+ * Is what is at @address merged, or may others have it in swap? What is being moved counts, as
+ * who asks waits for that.
  *
  * Context: the lock of the page table.
  */
-static bool nuksm_is_shared_by_swap(struct vm_area_struct *vma, unsigned long address,
-				    pte_t pte)
+static bool nuksm_may_be_shared(struct vm_area_struct *vma, unsigned long address, pte_t pte)
 {
 	softleaf_t entry;
 	struct page *page;
@@ -207,16 +267,17 @@ static bool nuksm_is_shared_by_swap(struct vm_area_struct *vma, unsigned long ad
 		return false;
 	if (pte_present(pte)) {
 		page = vm_normal_page(vma, address, pte);
-		return page && PageAnon(page) && !PageAnonExclusive(page) &&
-		       folio_test_swapcache(page_folio(page));
+		return page && (folio_test_ksm(page_folio(page)) || nuksm_has_slot(page));
 	}
 	entry = softleaf_from_pte(pte);
+	if (softleaf_is_migration_read(entry))
+		return folio_test_anon(softleaf_to_folio(entry));
 	return softleaf_is_swap(entry) && nuksm_is_shared_slot(entry);
 }
 
 /* Stops at the first one. Its address is for *@walk->private. */
-static int nuksm_find_shared_by_swap(pmd_t *pmd, unsigned long address, unsigned long end,
-				     struct mm_walk *walk)
+static int nuksm_find_shared(pmd_t *pmd, unsigned long address, unsigned long end,
+			     struct mm_walk *walk)
 {
 	unsigned long *where = walk->private;
 	pte_t *first, *ptep;
@@ -228,7 +289,7 @@ static int nuksm_find_shared_by_swap(pmd_t *pmd, unsigned long address, unsigned
 		return 0;
 	__acquire(RCU); /* by pte_offset_map_lock(), unseen by sparse */
 	for (ptep = first; address < end && !found; ptep++, address += PAGE_SIZE) {
-		found = nuksm_is_shared_by_swap(walk->vma, address, ptep_get(ptep));
+		found = nuksm_may_be_shared(walk->vma, address, ptep_get(ptep));
 		if (found)
 			*where = address;
 	}
@@ -236,8 +297,8 @@ static int nuksm_find_shared_by_swap(pmd_t *pmd, unsigned long address, unsigned
 	return found;
 }
 
-static const struct mm_walk_ops nuksm_find_shared_by_swap_ops = {
-	.pmd_entry = nuksm_find_shared_by_swap,
+static const struct mm_walk_ops nuksm_find_shared_ops = {
+	.pmd_entry = nuksm_find_shared,
 	.walk_lock = PGWALK_WRLOCK,
 };
 
@@ -248,18 +309,19 @@ static const struct mm_walk_ops nuksm_find_shared_by_swap_ops = {
  *
  * Context: the mmap_lock for writing; not ksm_thread_mutex.
  *
- * Returns 0, -ENOMEM, or -ERESTARTSYS.
+ * Returns 0; -ENOMEM, -ERESTARTSYS, or -EBUSY if some could not be read, by the process at
+ * least: that part has to stay mergeable.
  */
 static int nuksm_unmerge_swapped(struct vm_area_struct *vma, unsigned long start,
 				 unsigned long end)
 {
+	const struct mm_walk_ops *ops = &nuksm_find_shared_ops;
 	vm_fault_t fault;
+	int err = 0;
 
 	if (!READ_ONCE(nuksm_has_domains))
 		return 0;
-	while (start < end &&
-	       walk_page_range_vma(vma, start, end, &nuksm_find_shared_by_swap_ops,
-				   &start) > 0) {
+	while (start < end && walk_page_range_vma(vma, start, end, ops, &start) > 0) {
 		if (signal_pending(current))
 			return -ERESTARTSYS;
 		cond_resched();
@@ -268,18 +330,39 @@ static int nuksm_unmerge_swapped(struct vm_area_struct *vma, unsigned long start
 					NULL);
 		if (fault & VM_FAULT_OOM)
 			return -ENOMEM;
-		if (fault & VM_FAULT_ERROR)
-			start += PAGE_SIZE; /* nobody can read it */
+		if (!(fault & VM_FAULT_ERROR))
+			continue;
+		if (walk_page_range_vma(vma, start, start + PAGE_SIZE, ops, &start) > 0)
+			err = -EBUSY;
+		start += PAGE_SIZE;
 	}
-	return 0;
+	return err;
 }
 
 #else /* !CONFIG_NUKSM_DOMAINS */
 
-/* No functions: the compiler would make other code of stock's loop. */
-#define nuksm_stops_at(...)		false
-#define nuksm_unshare_swapped(...)	false
-#define nuksm_may_go_on()		true
+static inline bool nuksm_stops_at(struct vm_area_struct *vma, unsigned long address,
+				  pte_t pte)
+{
+	return false;
+}
+
+static inline bool nuksm_unshare_slot(struct vm_area_struct *vma, unsigned long address)
+{
+	return false;
+}
+
+static inline bool nuksm_may_go_on(void)
+{
+	return true;
+}
+
+static inline bool nuksm_has_paused(void)
+{
+	return false;
+}
+
+/* No function: the compiler would make other code of stock's. */
 #define nuksm_unmerge_swapped(...)	0
 
 #endif /* CONFIG_NUKSM_DOMAINS */

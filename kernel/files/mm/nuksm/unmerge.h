@@ -107,7 +107,7 @@ static struct folio *nuksm_private_copy(struct page *page, struct vm_area_struct
  * told.
  */
 static bool nuksm_map_instead(struct vm_area_struct *vma, unsigned long address,
-			      struct folio *from, struct folio *to)
+			      struct page *from, struct folio *to)
 {
 	struct mm_struct *mm = vma->vm_mm;
 	pmd_t *pmd = mm_find_pmd(mm, address);
@@ -122,7 +122,7 @@ static bool nuksm_map_instead(struct vm_area_struct *vma, unsigned long address,
 		return false;
 	__acquire(RCU); /* by pte_offset_map_lock(), unseen by sparse */
 	pte = ptep_get(ptep);
-	if (pte_present(pte) && pte_pfn(pte) == folio_pfn(from) && !pte_write(pte)) {
+	if (pte_present(pte) && pte_pfn(pte) == page_to_pfn(from) && !pte_write(pte)) {
 		flush_cache_page(vma, address, pte_pfn(pte));
 		/* The processor may set the accessed bit until then */
 		pte = ptep_clear_flush(vma, address, ptep);
@@ -134,12 +134,38 @@ static bool nuksm_map_instead(struct vm_area_struct *vma, unsigned long address,
 			folio_add_lru_vma(to, vma);
 		}
 		set_pte_at(mm, address, ptep, nuksm_pte_of(to, vma, pte));
-		folio_remove_rmap_pte(from, &from->page, vma);
-		folio_put(from);
+		folio_remove_rmap_pte(page_folio(from), from, vma);
+		folio_put(page_folio(from));
 		mapped = true;
 	}
 	pte_unmap_unlock(ptep, ptl);
 	return mapped;
+}
+
+/*
+ * Gives the process a page of its own at @address for @page, which nobody may write to.
+ *
+ * Context: the mmap_lock for reading, and a reference to the page.
+ *
+ * Returns 1, -ENOMEM, -EHWPOISON if the page's memory has failed, or -EBUSY if it is mapped
+ * there no more.
+ */
+static int nuksm_give_copy(struct vm_area_struct *vma, unsigned long address,
+			   struct page *page)
+{
+	struct folio *copy = nuksm_private_copy(page, vma, address);
+	struct mmu_notifier_range range;
+	bool mapped;
+
+	if (IS_ERR(copy))
+		return PTR_ERR(copy);
+	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm, address,
+				address + PAGE_SIZE);
+	mmu_notifier_invalidate_range_start(&range);
+	mapped = nuksm_map_instead(vma, address, page, copy);
+	mmu_notifier_invalidate_range_end(&range);
+	folio_put(copy);
+	return mapped ? 1 : -EBUSY;
 }
 
 /*
@@ -152,29 +178,18 @@ static bool nuksm_map_instead(struct vm_area_struct *vma, unsigned long address,
  */
 static int nuksm_unmap_merged(struct vm_area_struct *vma, unsigned long address)
 {
-	struct folio *copy, *folio = nuksm_get_merged(vma, address);
-	struct mmu_notifier_range range;
-	bool mapped;
+	struct folio *folio = nuksm_get_merged(vma, address);
+	int mapped;
 
 	if (IS_ERR_OR_NULL(folio))
 		return PTR_ERR_OR_ZERO(folio);
-	copy = nuksm_private_copy(&folio->page, vma, address);
-	if (IS_ERR(copy)) {
-		folio_put(folio);
-		return PTR_ERR(copy);
-	}
-	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm, address,
-				address + PAGE_SIZE);
-	mmu_notifier_invalidate_range_start(&range);
-	mapped = nuksm_map_instead(vma, address, folio, copy);
-	mmu_notifier_invalidate_range_end(&range);
-	folio_put(copy);
+	mapped = nuksm_give_copy(vma, address, &folio->page);
 	if (folio_test_swapcache(folio) && !folio_mapped(folio) && folio_trylock(folio)) {
 		folio_free_swap(folio);
 		folio_unlock(folio);
 	}
 	folio_put(folio);
-	return mapped ? 1 : -EBUSY;
+	return mapped;
 }
 
 /*
