@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs the tests' parts side by side, one more than there are CPUs.
+"""Runs the tests' parts side by side, twice as many as there are CPUs.
 
 What a part says is passed on line by line, and kept in build/test/PART.txt. How long
 each one took is kept in build/test/seconds.json, for the next time's estimate. A part
@@ -48,9 +48,9 @@ def clock(seconds: float) -> str:
 
 
 def at_once() -> int:
-    """One more than there are CPUs: parts wait for ksmd's pauses. As memory allows."""
+    """Twice as many as CPUs: parts wait for ksmd's pauses. As memory allows."""
     memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 30
-    return max(1, min(len(os.sched_getaffinity(0)) + 1, memory // PART_GIB))
+    return max(1, min(2 * len(os.sched_getaffinity(0)), memory // PART_GIB))
 
 
 def last_lines(name: str) -> list[str]:

@@ -23,13 +23,16 @@ def part(name: str, *arguments: str, after: Collection[str] = ()) -> Part:
 
 # In the order in which they begin, if nothing else decides: the longest first.
 SMALL = (
-    part("build"),
+    part("build-lab"),
     part("kernel-lab", "kernel", "CONFIG=lab"),
     part("kernel-um", "kernel", "ARCH=um"),
-    part("check", after=["build"]),
-    part("engine-2", after=["build", "kernel-lab"]),
-    part("engine-use", after=["build", "kernel-lab"]),
+    part("build", after=["build-lab"]),
+    part("engine-2", after=["build-lab", "kernel-lab"]),
+    part("engine-replicas", after=["build-lab", "kernel-lab"]),
     part("guest-2", after=["build"]),
+    part("engine-looks", after=["build-lab", "kernel-lab"]),
+    part("engine-program", after=["build", "kernel-lab"]),
+    part("check", after=["build"]),
     part("unit", after=["check"]),
     part(
         "fuzz",
@@ -65,8 +68,10 @@ MORE = (
     part("kernel-check", after=["kernel-lab"]),
     part("counter", after=["build", "kernel-lab"]),
     part("guest-2-7.3", "guest-2", "KERNEL=stock-7.3", after=["build"]),
-    part("engine-2-7.3", "engine-2", NEWER, after=["build", "kernel-lab-7.3"]),
-    part("engine-use-7.3", "engine-use", NEWER, after=["build", "kernel-lab-7.3"]),
+    *(
+        part(f"{name}-7.3", name, NEWER, after=["build", "kernel-lab-7.3"])
+        for name in ("engine-2", "engine-replicas", "engine-looks", "engine-program")
+    ),
     part("kernel-check-7.3", "kernel-check", NEWER, after=["kernel-lab-7.3"]),
     part("engine-um-7.3", "engine-um", NEWER, after=["build", "kernel-um-7.3"]),
 )
