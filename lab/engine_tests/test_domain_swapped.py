@@ -22,7 +22,7 @@ from nuksmlab.domains import Group, group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
 from nuksmlab.protector import Protector
-from nuksmlab.puppet import fork_and_wait, puppet
+from nuksmlab.puppet import Puppet, fork_and_wait, puppet
 from nuksmlab.tenant import ANYWHERE, Spec, Tenant
 
 MIB = 2  # more pages than ksmd may pass without a pause
@@ -51,8 +51,11 @@ def old() -> Iterator[Group]:
         yield old
 
 
-def equal_part(tenant: Tenant) -> tuple[int, int, int]:
-    """The process, and where in it how many pages are equal to others'."""
+Part = tuple[int, int, int]  # a process, where in it, and how many pages
+
+
+def equal_part(tenant: Tenant) -> Part:
+    """Those that are equal to others'."""
     return tenant.pid, int(tenant.facts["equal_at"], 16), tenant.equal_pages
 
 
@@ -141,43 +144,68 @@ def test_what_was_read_back_does_not_go_back_to_others_slots(
     model.check_intact(pair)
 
 
+@contextlib.contextmanager
+def parent_of_a_stranger(
+    old: Group, stranger: Group, contents: bytes
+) -> Iterator[tuple[Puppet, Part, Part]]:
+    """A process whose child is in another domain. What both have is paged out.
+
+    As its next step it reads that back, and offers it. Its child offers nothing, so
+    ksmd does not come there.
+    """
+    area = mmap.mmap(-1, len(contents), flags=mmap.MAP_PRIVATE)
+    area.madvise(mmap.MADV_NOHUGEPAGE)
+    pages = len(contents) // mmap.PAGESIZE
+
+    def fill() -> int:
+        area.write(contents)
+        return address_of(area)
+
+    def read_and_offer() -> bool:
+        area.madvise(mmap.MADV_MERGEABLE)
+        return area[:] == contents
+
+    with puppet(fill, fork_and_wait, read_and_offer) as parent:
+        old.take(parent.pid)
+        address = int(parent.next())
+        child = int(parent.next())
+        try:
+            stranger.take(child)
+            its, childs = (parent.pid, address, pages), (child, address, pages)
+            page_out(lambda: model.frames(*its), old)
+            assert set(model.slots(*its)) == set(model.slots(*childs))
+            yield parent, its, childs
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
 def test_what_others_have_in_swap_gives_way_to_what_is_merged(
     ksm: Ksm, old: Group, stranger: Group
 ) -> None:
-    """A child in another domain has it by a fork, and ksmd does not come there."""
-    kept: list[mmap.mmap] = []
+    """It does not become a merged page: strangers would get into the others' slot."""
+    spec = Spec("third", ANYWHERE, MIB)
+    with Tenant(spec) as third:
+        contents = equal_to(third)[:]
     with ExitStack() as stack:
-        third = stack.enter_context(Tenant(Spec("third", ANYWHERE, MIB), old.prefix()))
-        pages = third.equal_pages
-
-        def fill() -> int:
-            area = mmap.mmap(-1, pages * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE)
-            area.madvise(mmap.MADV_NOHUGEPAGE)
-            area.write(equal_to(third)[:])
-            kept.append(area)
-            return address_of(area)
-
-        def read_and_offer() -> bool:
-            kept[0].madvise(mmap.MADV_MERGEABLE)
-            return kept[0][:] == equal_to(third)[:]
-
-        parent = stack.enter_context(puppet(fill, fork_and_wait, read_and_offer))
-        old.take(parent.pid)
-        part_of_parent = parent.pid, int(parent.next()), pages
-        child = int(parent.next())
-        stack.callback(os.kill, child, signal.SIGKILL)
-        part_of_child = child, *part_of_parent[1:]
-        stranger.take(child)
-        page_out(lambda: model.frames(*part_of_parent), old)
-        its = set(model.slots(*part_of_child))
-        assert its == set(model.slots(*part_of_parent))
-        assert parent.next() == "True"
-        assert third.bad_pages() == 0
-        ksm.merge(2 * pages)
+        families = [
+            stack.enter_context(parent_of_a_stranger(old, stranger, contents))
+            for _ in "12"
+        ]
+        parents, theirs, childrens = zip(*families, strict=True)
+        ksm.write_text(
+            "placement", "first"
+        )  # of two pages, the one scanned later stays
+        third = stack.enter_context(Tenant(spec, old.prefix()))
+        for _ in range(SCANS):
+            ksm.scan_once()
+        assert [parent.next() for parent in parents] == ["True", "True"]
+        ksm.merge(3 * third.equal_pages)
         ksm.rest()
-        page_out(lambda: [*model.frames(*part_of_parent), *frames(third)], old)
-        assert slots(third) == set(model.slots(*part_of_parent))
-        assert not its & slots(third)
+        for part in theirs:
+            assert set(model.frames(*part)) == frames(third)
+        page_out(lambda: frames(third), old)
+        for part in childrens:
+            assert not set(model.slots(*part)) & slots(third)
         model.check_intact([third])
 
 
