@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import domains, stress, wait
-from nuksmlab.area import address_of, equal_to
+from nuksmlab.area import address_of, equal_to, offered
 from nuksmlab.domains import Group, group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
@@ -373,3 +373,109 @@ def test_who_cannot_get_what_is_in_swap_is_known_to_be_leaving(
     assert domains.left_by(leaves.pid) is None
     assert not slots(stays) & slots(leaves)
     model.check_intact(pair)
+
+
+def test_what_stays_elsewhere_ends_no_sharing_in_the_new_domain(
+    ksm: Ksm, old: Group, stranger: Group
+) -> None:
+    """What cannot be read yet is tried again, and nothing else is given up."""
+    kept: list[mmap.mmap] = []
+    with ExitStack() as stack:
+        stays = stack.enter_context(Tenant(Spec("stays", ANYWHERE, MIB), old.prefix()))
+        spec = Spec("peer", ANYWHERE, MIB, seed=2)
+        peer = stack.enter_context(Tenant(spec, stranger.prefix()))
+
+        def a_few() -> int:
+            kept.append(offered(equal_to(stays)[: HELD * mmap.PAGESIZE]))
+            return address_of(kept[0])
+
+        def new_ones() -> int:
+            kept.append(equal_to(peer))
+            return address_of(kept[1])
+
+        leaves = stack.enter_context(puppet(a_few, new_ones))
+        old.take(leaves.pid)
+        few = leaves.pid, int(leaves.next()), HELD
+        for _ in range(SCANS):
+            ksm.scan_once()
+        page_out(lambda: [*frames(stays), *model.frames(*few)], old)
+        assert slots(stays) >= set(model.slots(*few))
+        for pid in (stays.pid, leaves.pid, peer.pid):
+            stress.put(Path(f"/proc/{pid}/oom_score_adj"), -1000)
+
+        def scan_in_vain() -> None:
+            """What others would pay for cannot be read."""
+            stress.put(old.path / "memory.max", 0)
+            ksm.scan_once()
+            old.limit(None)
+
+        stranger.take(leaves.pid)
+        scan_in_vain()
+        new = leaves.pid, int(leaves.next()), peer.equal_pages
+        for _ in range(SCANS):
+            scan_in_vain()
+        assert set(model.frames(*new)) == frames(peer)
+        page_out(lambda: [*frames(peer), *model.frames(*new)], stranger)
+        scan_in_vain()
+        assert domains.left_by(leaves.pid) == domains.SHARED
+        assert len(slots(peer)) == peer.equal_pages
+        assert slots(peer) == set(model.slots(*new))
+        for _ in range(SCANS):
+            ksm.scan_once()
+        assert domains.left_by(leaves.pid) is None
+        assert not set(model.slots(*few)) & slots(stays)
+        assert slots(peer) == set(model.slots(*new))
+
+
+def test_what_ksmd_reads_is_paid_for_though_the_payer_is_gone(
+    ksm: Ksm, stranger: Group
+) -> None:
+    """Else a tenant would have it read all that it has, and be limited no more."""
+    stress.account_memory()
+    gone = Group("gone")
+    with group("other") as other, ExitStack() as stack:
+        stays, leaves = (
+            stack.enter_context(Tenant(Spec(name, ANYWHERE, MIB), gone.prefix()))
+            for name in ("stays", "leaves")
+        )
+        ksm.merge(2 * stays.equal_pages)
+        ksm.rest()
+        page_out(lambda: frames(stays) | frames(leaves), gone)
+        other.take(stays.pid)
+        stranger.take(leaves.pid)
+        gone.path.rmdir()
+        for _ in range(SCANS):
+            ksm.scan_once()
+        model.check_intact([stays, leaves])
+        paid = other.anonymous() + stranger.anonymous()
+        assert paid >= 2 * stays.equal_pages * mmap.PAGESIZE
+
+
+@pytest.mark.windows
+def test_what_is_paged_out_while_ksmd_comes_is_not_left_there(
+    ksm: Ksm, old: Group, stranger: Group
+) -> None:
+    """Between ksmd's finding a merged page, and its un-merging it."""
+    windows = stress.Windows()
+    with ExitStack() as stack:
+        stays, leaves = (
+            stack.enter_context(Tenant(Spec(name, ANYWHERE, MIB), old.prefix()))
+            for name in ("stays", "leaves")
+        )
+        ksm.merge(2 * stays.equal_pages)
+        ksm.rest()
+        before = ksm.read("domain_unmerged")
+        stranger.take(leaves.pid)
+        windows.open({"domain": 500_000})
+        stack.callback(windows.close)
+        ksm.start()
+        wait.until(
+            lambda: ksm.read("domain_unmerged") > before, lambda: "the first page"
+        )
+        page_out(lambda: frames(leaves) & frames(stays), old)
+        windows.close()
+        for _ in range(SCANS):
+            ksm.scan_once()
+        assert domains.left_by(leaves.pid) is None
+        assert not slots(stays) & slots(leaves)
+        model.check_intact([stays, leaves])

@@ -15,17 +15,22 @@ def address_of(area: mmap.mmap) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(area))
 
 
+def offered(contents: bytes) -> mmap.mmap:
+    """With these contents, in small pages, for KSM to merge."""
+    area = mmap.mmap(-1, len(contents), flags=mmap.MAP_PRIVATE)
+    area.madvise(mmap.MADV_NOHUGEPAGE)
+    area.madvise(mmap.MADV_MERGEABLE)
+    area.write(contents)
+    return area
+
+
 def equal_to(tenant: Tenant) -> mmap.mmap:
     """With the contents of its equal pages."""
     length = tenant.equal_pages * mmap.PAGESIZE
     with Path(f"/proc/{tenant.pid}/mem").open("rb") as memory:
         memory.seek(int(tenant.facts["equal_at"], 16))
         contents = memory.read(length)
-    area = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE)
-    area.madvise(mmap.MADV_NOHUGEPAGE)
-    area.madvise(mmap.MADV_MERGEABLE)
-    area.write(contents)
-    return area
+    return offered(contents)
 
 
 @contextmanager

@@ -73,6 +73,7 @@ static inline bool userfaultfd_rwp(struct vm_area_struct *vma)
 
 #ifdef CONFIG_SWAP
 
+#include <linux/mempolicy.h>
 #include <linux/swap_cgroup.h>
 
 #define nuksm_get_cached(entry)		swap_cache_get_folio(entry, NULL, 0)
@@ -84,8 +85,22 @@ static inline bool nuksm_is_cached(struct folio *folio, swp_entry_t entry)
 	       page_swap_entry(folio_file_page(folio, swp_offset(entry))).val == entry.val;
 }
 
-#define nuksm_read_swap(entry, gfp, vma, addr) \
-	read_swap_cache_async(entry, gfp, vma, addr, NULL)
+/* If somebody else has begun to, it is not waited until he has memory for it. */
+static inline struct folio *nuksm_read_swap(swp_entry_t entry, gfp_t gfp,
+					    struct vm_area_struct *vma, unsigned long addr)
+{
+	struct mempolicy *policy;
+	struct folio *folio;
+	bool is_new;
+	pgoff_t ilx;
+
+	policy = get_vma_policy(vma, addr, 0, &ilx);
+	folio = __read_swap_cache_async(entry, gfp, policy, ilx, &is_new, true);
+	mpol_cond_put(policy);
+	if (is_new)
+		swap_read_folio(folio, NULL);
+	return folio;
+}
 
 #define nuksm_payer_of(entry)		lookup_swap_cgroup_id(entry)
 

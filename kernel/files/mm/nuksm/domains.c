@@ -211,6 +211,10 @@ static void ask_for_room(struct mem_cgroup *memcg)
  */
 static struct mem_cgroup *nuksm_full;
 
+/* Likewise, for who would pay for reading what is paged out: the last one, by its number. */
+static struct mem_cgroup *nuksm_full_for_payer;
+static unsigned short nuksm_payer;
+
 /**
  * nuksm_forget_full - another process is visited
  */
@@ -219,6 +223,9 @@ void nuksm_forget_full(void)
 	if (nuksm_full)
 		css_put(&nuksm_full->css);
 	nuksm_full = NULL;
+	if (nuksm_full_for_payer)
+		css_put(&nuksm_full_for_payer->css);
+	nuksm_full_for_payer = NULL;
 }
 
 /**
@@ -245,6 +252,17 @@ bool nuksm_has_room(struct mm_struct *mm)
 	return owner && !full;
 }
 
+/* The first cgroup from @memcg on that is full, if any. Something is reclaimed there. */
+static struct mem_cgroup *get_full(struct mem_cgroup *memcg)
+{
+	while (memcg && !is_full(memcg))
+		memcg = parent_mem_cgroup(memcg);
+	if (!memcg || !css_tryget(&memcg->css))
+		return NULL;
+	ask_for_room(memcg);
+	return memcg;
+}
+
 /**
  * nuksm_want_room - there was no memory for a page of a process's own
  * @mm: of the process
@@ -264,12 +282,7 @@ void nuksm_want_room(struct mm_struct *mm)
 	owner = rcu_dereference(mm->owner);
 	if (owner)
 		memcg = mem_cgroup_from_task(owner);
-	while (memcg && !is_full(memcg))
-		memcg = parent_mem_cgroup(memcg);
-	if (memcg && css_tryget(&memcg->css)) {
-		nuksm_full = memcg;
-		ask_for_room(memcg);
-	}
+	nuksm_full = get_full(memcg);
 	rcu_read_unlock();
 }
 
@@ -277,7 +290,8 @@ void nuksm_want_room(struct mm_struct *mm)
  * nuksm_payer_has_room - may there be memory to read what is paged out?
  * @id: of the cgroup that is to pay for it
  *
- * If not, something is reclaimed there for the next try, see nuksm_want_room().
+ * If not, something is reclaimed there for the next try, see nuksm_want_room(). A cgroup that
+ * is gone does not pay.
  *
  * Context: ksm_thread_mutex.
  *
@@ -287,14 +301,18 @@ bool nuksm_payer_has_room(unsigned short id)
 {
 	struct mem_cgroup *memcg;
 
+	if (nuksm_full_for_payer && nuksm_payer == id && is_full(nuksm_full_for_payer))
+		return false;
+	if (nuksm_full_for_payer)
+		css_put(&nuksm_full_for_payer->css);
 	rcu_read_lock();
 	memcg = nuksm_cgroup_of_id(id);
-	while (memcg && !is_full(memcg))
-		memcg = parent_mem_cgroup(memcg);
-	if (memcg)
-		ask_for_room(memcg);
+	if (memcg && !mem_cgroup_online(memcg))
+		memcg = NULL;
+	nuksm_full_for_payer = get_full(memcg);
 	rcu_read_unlock();
-	return !memcg;
+	nuksm_payer = id;
+	return !nuksm_full_for_payer;
 }
 
 struct nuksm_outsiders {

@@ -26,6 +26,10 @@
  * @waits: merged pages stay: nobody knows yet where the process belongs, or who would pay
  *	for copies, as its last thread has ended
  * @kept: one stayed that is merged in another domain, or may be
+ * @from: the first address at which one may be in swap, from the last visit
+ * @to: the last one
+ * @first: of those that stayed now, the first address
+ * @last: the last one
  */
 static struct nuksm_stay {
 	u64 domain;
@@ -33,7 +37,19 @@ static struct nuksm_stay {
 	bool leaves;
 	bool waits;
 	bool kept;
+	unsigned long from;
+	unsigned long to;
+	unsigned long first;
+	unsigned long last;
 } nuksm_stay;
+
+/* A page stays that is merged in another domain, or may be. */
+static void nuksm_keep(unsigned long address)
+{
+	nuksm_stay.kept = true;
+	nuksm_stay.first = min(nuksm_stay.first, address);
+	nuksm_stay.last = max(nuksm_stay.last, address);
+}
 
 /*
  * Of a page that forks share it has to be asked who maps it. A process may have so many areas
@@ -61,6 +77,8 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 		.domain = domain,
 		.files = membership->known && domain == membership->domain,
 		.waits = domain >= NUKSM_NO_DOMAIN,
+		.to = ULONG_MAX,
+		.first = ULONG_MAX,
 	};
 	ksm_scan.domain = domain;
 	if (!nuksm_stay.files && !nuksm_stay.waits && !membership->leaves) {
@@ -68,6 +86,11 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 		membership->leaves = true;
 	}
 	nuksm_stay.leaves = membership->leaves && !nuksm_stay.waits;
+	/* What it has in swap elsewhere was its own, and may be shared in this domain since */
+	if (nuksm_stay.files && mm_slot->kept_to) {
+		nuksm_stay.from = mm_slot->kept_from;
+		nuksm_stay.to = mm_slot->kept_to;
+	}
 }
 
 /* ksmd has come by all pages of the process: nothing is filed under the domain it left. */
@@ -77,6 +100,8 @@ static void nuksm_end_visit(struct mm_struct *mm)
 
 	if (nuksm_stay.waits)
 		return;
+	ksm_scan.mm_slot->kept_from = nuksm_stay.first;
+	ksm_scan.mm_slot->kept_to = nuksm_stay.last;
 	if (!nuksm_stay.kept)
 		membership->leaves = false;
 	if (!nuksm_stay.files) {
@@ -113,7 +138,6 @@ static bool nuksm_leaves_domain(struct page *page,
 	struct nuksm_membership *membership = &rmap_item->mm->nuksm_membership;
 	bool is_foreign = nuksm_is_foreign(page, stable_node);
 	u64 domain = stable_node ? stable_node->domain : membership->left;
-	int err;
 
 	membership->areas = min(membership->areas + NUKSM_AREAS_PER_PAGE, NUKSM_PAGE_AREAS);
 	if (nuksm_stay.files && !is_foreign)
@@ -126,11 +150,13 @@ static bool nuksm_leaves_domain(struct page *page,
 	nuksm_window(NUKSM_WINDOW_DOMAIN);
 	if (nuksm_stay.waits)
 		return true;
-	err = nuksm_unshare(rmap_item, &nuksm_domain_unmerged);
-	if (!err)
+	if (nuksm_unshare(rmap_item, &nuksm_domain_unmerged) > 0)
 		return true;
-	nuksm_stay.kept = true;
+	/* It stays, or was paged out since */
+	nuksm_keep(rmap_item->address & PAGE_MASK);
 	if (!membership->leaves) {
+		nuksm_keep(0);
+		nuksm_keep(ULONG_MAX);
 		membership->left = domain;
 		membership->leaves = true;
 	}

@@ -314,7 +314,7 @@ static int nuksm_unshare_dear(struct ksm_stable_node *stable_node)
 		if (nuksm_areas(sharer, part) <= part)
 			continue;
 		err = nuksm_unshare(sharer, &nuksm_placement_stats.unshared);
-		if (err)
+		if (err < 0)
 			failed = err;
 		else
 			unshared++;

@@ -19,11 +19,14 @@
 #ifdef CONFIG_SWAP
 
 /* Context: the lock of the page table that has the entry, so that its slot stays. */
-static bool nuksm_is_shared_slot(softleaf_t entry)
+static bool nuksm_is_shared_slot(pte_t pte)
 {
+	softleaf_t entry = softleaf_from_pte(pte);
 	struct folio *folio;
 	bool shared = true;
 
+	if (pte_swp_exclusive(pte))
+		return false;
 	if (swp_swapcount(entry) > 1)
 		return true;
 	/* Who has read it back has no part in the slot any more, but in the page */
@@ -47,13 +50,20 @@ static struct folio *nuksm_get_swapped(struct vm_area_struct *vma, unsigned long
 				       softleaf_t entry)
 {
 	struct swap_info_struct *device = get_swap_device(entry);
+	struct mem_cgroup *own;
 	struct folio *folio;
 
 	if (!device)
 		return NULL;
 	folio = nuksm_get_cached(entry);
-	if (!folio && nuksm_payer_has_room(nuksm_payer_of(entry)))
+	if (!folio && nuksm_payer_has_room(nuksm_payer_of(entry))) {
+		/* If the cgroup whose page it was is gone, the process's own pays */
+		own = get_mem_cgroup_from_mm(vma->vm_mm);
+		set_active_memcg(own);
 		folio = nuksm_read_swap(entry, NUKSM_GFP_NOWAIT, vma, address);
+		set_active_memcg(NULL);
+		mem_cgroup_put(own);
+	}
 	put_swap_device(device);
 	return folio;
 }
@@ -93,10 +103,10 @@ static bool nuksm_map_swapped(struct vm_area_struct *vma, unsigned long address,
 
 /*
  * Gives the process a page of its own for the one that is paged out as @swapped, and has been
- * read into @folio. The folio is locked. Returns whether it got one.
+ * read into @folio. The folio is locked. Returns 1 if it got one, or an error.
  */
-static bool nuksm_copy_swapped(struct vm_area_struct *vma, unsigned long address,
-			       pte_t swapped, struct folio *folio)
+static int nuksm_copy_swapped(struct vm_area_struct *vma, unsigned long address,
+			      pte_t swapped, struct folio *folio)
 {
 	softleaf_t entry = softleaf_from_pte(swapped);
 	struct page *page = folio_file_page(folio, swp_offset(entry));
@@ -105,21 +115,21 @@ static bool nuksm_copy_swapped(struct vm_area_struct *vma, unsigned long address
 
 	if (!nuksm_is_cached(folio, entry) || !folio_test_uptodate(folio) ||
 	    PageHWPoison(page))
-		return false;
+		return -EBUSY;
 	arch_swap_restore(folio_swap(entry, folio), folio);
 	copy = nuksm_private_copy(page, vma, address);
 	if (IS_ERR(copy))
-		return false;
+		return PTR_ERR(copy);
 	mapped = nuksm_map_swapped(vma, address, swapped, folio, copy);
 	folio_put(copy);
 	if (!folio_mapped(folio))
 		folio_free_swap(folio); /* if nobody needs it any more */
-	return mapped;
+	return mapped ? 1 : -EBUSY;
 }
 
 #else /* !CONFIG_SWAP */
 
-static bool nuksm_is_shared_slot(softleaf_t entry)
+static bool nuksm_is_shared_slot(pte_t pte)
 {
 	return false;
 }
@@ -130,10 +140,10 @@ static struct folio *nuksm_get_swapped(struct vm_area_struct *vma, unsigned long
 	return NULL;
 }
 
-static bool nuksm_copy_swapped(struct vm_area_struct *vma, unsigned long address,
-			       pte_t swapped, struct folio *folio)
+static int nuksm_copy_swapped(struct vm_area_struct *vma, unsigned long address,
+			      pte_t swapped, struct folio *folio)
 {
-	return false;
+	return -EBUSY;
 }
 
 #endif /* CONFIG_SWAP */
@@ -191,7 +201,8 @@ static bool nuksm_stops_at(struct vm_area_struct *vma, unsigned long address, pt
 	struct page *page;
 	softleaf_t entry;
 
-	if (!nuksm_stay.leaves || pte_none(pte))
+	if (!nuksm_stay.leaves || pte_none(pte) ||
+	    address < nuksm_stay.from || address > nuksm_stay.to)
 		return false;
 	nuksm_stop = (struct nuksm_stop) { .pte = pte };
 	if (pte_present(pte)) {
@@ -204,19 +215,24 @@ static bool nuksm_stops_at(struct vm_area_struct *vma, unsigned long address, pt
 	}
 	entry = softleaf_from_pte(pte);
 	if (softleaf_is_migration_read(entry) && folio_test_anon(softleaf_to_folio(entry)))
-		nuksm_stay.kept = true;
+		nuksm_keep(address);
 	if (!softleaf_is_swap(entry))
 		return false;
-	return nuksm_is_shared_slot(entry) ||
+	return nuksm_is_shared_slot(pte) ||
 	       (++slots % NUKSM_SLOTS_PER_PAGE == 0 && !nuksm_may_go_on());
 }
 
-/* The page is mapped: nobody else has its slot, or the process gets another page. */
-static bool nuksm_leave_slot(struct vm_area_struct *vma, unsigned long address,
-			     struct folio *folio)
+/*
+ * The page is mapped. Nobody else has it, nor its slot any more, or the process gets another
+ * one. Returns 1 then, 0 if nobody has, or an error.
+ */
+static int nuksm_leave_slot(struct vm_area_struct *vma, unsigned long address,
+			    struct folio *folio)
 {
-	return !folio_test_swapcache(folio) || folio_free_swap(folio) ||
-	       nuksm_give_copy(vma, address, pte_page(nuksm_stop.pte)) > 0;
+	if (folio_mapcount(folio) == 1 &&
+	    (!folio_test_swapcache(folio) || folio_free_swap(folio)))
+		return 0;
+	return nuksm_give_copy(vma, address, pte_page(nuksm_stop.pte));
 }
 
 /*
@@ -226,7 +242,7 @@ static bool nuksm_leave_slot(struct vm_area_struct *vma, unsigned long address,
 static bool nuksm_unshare_slot(struct vm_area_struct *vma, unsigned long address)
 {
 	struct folio *folio = nuksm_stop.folio;
-	bool unshared = false;
+	int unshared = -EBUSY;
 
 	if (nuksm_paused)
 		return false;
@@ -240,16 +256,16 @@ static bool nuksm_unshare_slot(struct vm_area_struct *vma, unsigned long address
 		folio_unlock(folio);
 	}
 	/* What is still being read shall be there in the next scan */
-	if (folio && !unshared)
+	if (folio && unshared < 0)
 		folio_mark_accessed(folio);
 	if (folio)
 		folio_put(folio);
 	nuksm_prefer_node(NUMA_NO_NODE);
-	if (unshared)
-		nuksm_count(&nuksm_domain_unmerged, 1);
+	if (unshared < 0)
+		nuksm_keep(address);
 	else
-		nuksm_stay.kept = true;
-	return unshared;
+		nuksm_count(&nuksm_domain_unmerged, unshared);
+	return unshared >= 0;
 }
 
 /*
@@ -272,7 +288,7 @@ static bool nuksm_may_be_shared(struct vm_area_struct *vma, unsigned long addres
 	entry = softleaf_from_pte(pte);
 	if (softleaf_is_migration_read(entry))
 		return folio_test_anon(softleaf_to_folio(entry));
-	return softleaf_is_swap(entry) && nuksm_is_shared_slot(entry);
+	return softleaf_is_swap(entry) && nuksm_is_shared_slot(pte);
 }
 
 /* Stops at the first one. Its address is for *@walk->private. */

@@ -194,7 +194,7 @@ static int nuksm_unmap_merged(struct vm_area_struct *vma, unsigned long address)
 
 /*
  * Gives @sharer a page of its own, where it had one before, and counts it in @unshared if
- * it still had the merged one. Returns 0, or an error if it stays.
+ * it still had the merged one. Returns 1 then, 0 if not, or an error if it stays.
  */
 static int __maybe_unused nuksm_unshare(struct ksm_rmap_item *sharer,
 					unsigned long *unshared)
@@ -218,7 +218,7 @@ static int __maybe_unused nuksm_unshare(struct ksm_rmap_item *sharer,
 		return err;
 	remove_rmap_item_from_tree(sharer);
 	nuksm_count(unshared, err);
-	return 0;
+	return err;
 }
 
 #endif /* CONFIG_NUKSM */
