@@ -63,6 +63,8 @@ static struct folio *nuksm_get_swapped(struct vm_area_struct *vma, unsigned long
 		folio = nuksm_read_swap(entry, NUKSM_GFP_NOWAIT, vma, address);
 		set_active_memcg(NULL);
 		mem_cgroup_put(own);
+		if (!folio)
+			nuksm_want_room(vma->vm_mm);
 	}
 	put_swap_device(device);
 	return folio;
