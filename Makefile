@@ -24,7 +24,7 @@ ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
 ON_NODES := not stress and not cost and not exhaustive and not windows and not tiers
 # In machines of their own beside the others: they wait for looks, or need the program.
 USE_TESTS := $(addprefix lab/engine_tests/,test_looks.py test_replicas.py)
-PROGRAM_TESTS := $(addprefix lab/engine_tests/,test_program.py test_domain_rules.py)
+PROGRAM_TESTS := $(addprefix lab/engine_tests/,test_program.py test_domain_rules.py test_paper.py)
 
 # What targets need; nothing, where nuksmlab.suite has seen to it.
 READY := setup build
