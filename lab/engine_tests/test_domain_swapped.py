@@ -192,9 +192,8 @@ def test_what_others_have_in_swap_gives_way_to_what_is_merged(
             for _ in "12"
         ]
         parents, theirs, childrens = zip(*families, strict=True)
-        ksm.write_text(
-            "placement", "first"
-        )  # of two pages, the one scanned later stays
+        # Of two pages, the one scanned later would stay
+        ksm.write_text("placement", "first")
         third = stack.enter_context(Tenant(spec, old.prefix()))
         for _ in range(SCANS):
             ksm.scan_once()
@@ -345,7 +344,7 @@ def test_who_may_not_read_its_pages_goes_on_offering_them(
 
 
 def test_who_stays_reads_nothing_in(ksm: Ksm, pair: list[Tenant]) -> None:
-    """Nor does a process that has left before, and shares with its new domain."""
+    """What is merged and paged out stays one within a domain."""
     for _ in range(SCANS):
         ksm.scan_once()
     assert slots(pair[0]) == slots(pair[1])
