@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import domains, stress, wait
-from nuksmlab.area import address_of, equal_to, offered
+from nuksmlab.area import address_of, equal_to, forget_soft_dirty, offered
 from nuksmlab.domains import Group, group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
-from nuksmlab.protector import Protector
+from nuksmlab.protector import READS, WRITES, Protector
 from nuksmlab.puppet import Puppet, fork_and_wait, puppet
 from nuksmlab.tenant import ANYWHERE, Spec, Tenant
 
@@ -300,7 +300,7 @@ def test_who_may_not_read_its_pages_goes_on_offering_them(
     """As nobody could un-merge them, and they would stay shared."""
     assert stranger.given() == "5"
     try:
-        Protector().close()
+        Protector(READS).close()
     except OSError as error:
         pytest.skip(f"this kernel's userfaultfd does not protect from reading: {error}")
     kept: list[mmap.mmap] = []
@@ -319,7 +319,7 @@ def test_who_may_not_read_its_pages_goes_on_offering_them(
             return "none"
 
         def protect() -> None:
-            protectors.append(Protector())
+            protectors.append(Protector(READS))
             protectors[0].change(kept[0], HELD, True)
 
         def no_longer() -> None:
@@ -341,6 +341,45 @@ def test_who_may_not_read_its_pages_goes_on_offering_them(
         assert domains.left_by(leaves.pid) is None
         page_out(lambda: model.frames(*part_of), old, stranger)
         assert not set(model.slots(*part_of)) & slots(stays)
+
+
+def test_marks_of_writes_stay_where_a_slot_gives_way(
+    ksm: Ksm, old: Group, stranger: Group
+) -> None:
+    """Who saves a process step by step looks at these: CRIU, live migration."""
+    pages = 2 * HELD
+    kept: list[mmap.mmap] = []
+
+    def fill() -> int:
+        kept.append(offered(os.urandom(pages * mmap.PAGESIZE)))
+        return address_of(kept[0])
+
+    def mark() -> None:
+        """One half as written, the other one as protected."""
+        forget_soft_dirty()
+        kept[0][HELD * mmap.PAGESIZE :] = kept[0][HELD * mmap.PAGESIZE :]
+        protectors.append(Protector(WRITES))
+        protectors[0].change(kept[0], HELD, True)
+
+    protectors: list[Protector] = []
+    with puppet(fill, mark, fork_and_wait) as leaves:
+        old.take(leaves.pid)
+        part = leaves.pid, int(leaves.next()), pages
+        for _ in range(SCANS):
+            ksm.scan_once()
+        leaves.next()
+        page_out(lambda: model.frames(*part), old)
+        child = int(leaves.next())
+        try:
+            stranger.take(leaves.pid)
+            for _ in range(SCANS):
+                ksm.scan_once()
+            assert not model.slots(*part)
+            halves = [False] * HELD + [True] * HELD
+            assert model.marks(*part, model.SOFT_DIRTY) == halves
+            assert model.marks(*part, model.WRITE_PROTECTED) == halves[::-1]
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 def test_who_stays_reads_nothing_in(ksm: Ksm, pair: list[Tenant]) -> None:

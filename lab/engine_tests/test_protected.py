@@ -11,7 +11,7 @@ import pytest
 from nuksmlab.area import address_of
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
-from nuksmlab.protector import Protector
+from nuksmlab.protector import READS, Protector
 from nuksmlab.tenant import StartTenant
 
 PAGE = mmap.PAGESIZE
@@ -25,7 +25,7 @@ Protect = Callable[[mmap.mmap, int, bool], None]
 def protect() -> Iterator[Protect]:
     """Protects so many pages of an area, from its first on, or lets them be read."""
     try:
-        protector = Protector()
+        protector = Protector(READS)
     except OSError as error:
         pytest.skip(f"this kernel's userfaultfd does not protect from reading: {error}")
     yield protector.change

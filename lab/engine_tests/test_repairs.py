@@ -2,17 +2,16 @@
 """What is mended in stock's KSM (kernel/fixes), where no other file has it."""
 
 import mmap
-from array import array
-from pathlib import Path
+import os
 
 import pytest
 
-from nuksmlab.area import address_of
+from nuksmlab.area import address_of, forget_soft_dirty
+from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
 
 PAGE = mmap.PAGESIZE
 PAGES = 64
-SOFT_DIRTY, FORGET_SOFT_DIRTY = 1 << 55, "4"  # of pagemap and clear_refs, proc(5)
 MAP_NORESERVE = 0x4000
 TIB = 1 << 40
 
@@ -25,11 +24,7 @@ def area_of(contents: bytes) -> mmap.mmap:
 
 
 def soft_dirty(area: mmap.mmap, pages: int = PAGES) -> list[bool]:
-    entries = array("Q")
-    with Path("/proc/self/pagemap").open("rb", buffering=0) as file:
-        file.seek(address_of(area) // PAGE * entries.itemsize)
-        entries.frombytes(file.read(pages * entries.itemsize))
-    return [bool(entry & SOFT_DIRTY) for entry in entries]
+    return model.marks(os.getpid(), address_of(area), pages, model.SOFT_DIRTY)
 
 
 def are_marked() -> bool:
@@ -48,7 +43,7 @@ def test_what_was_written_is_marked_as_that_after_it_was_merged(ksm: Ksm) -> Non
     merged = [area_of(wanted) for _ in "12"]
     late = area_of(bytes([1]) * len(wanted))
     ksm.merge(2 * PAGES)
-    Path("/proc/self/clear_refs").write_text(FORGET_SOFT_DIRTY)
+    forget_soft_dirty()
     assert not any(soft_dirty(late))
     late[:] = wanted
     ksm.merge(3 * PAGES)

@@ -15,6 +15,11 @@ def address_of(area: mmap.mmap) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(area))
 
 
+def forget_soft_dirty() -> None:
+    """Nothing that this process has is marked as written any more, proc(5)."""
+    Path("/proc/self/clear_refs").write_text("4")
+
+
 def offered(contents: bytes) -> mmap.mmap:
     """With these contents, in small pages, for KSM to merge."""
     area = mmap.mmap(-1, len(contents), flags=mmap.MAP_PRIVATE)

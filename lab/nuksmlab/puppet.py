@@ -3,6 +3,7 @@
 
 import os
 import signal
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -16,18 +17,25 @@ class Puppet:
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self.tell)
-            for do in things:
+            os.close(self.done)
+            try:
+                for do in things:
+                    os.read(orders, 1)
+                    answer = do()
+                    os.write(does, f"{answer}\n".encode())
                 os.read(orders, 1)
-                answer = do()
-                os.write(does, f"{answer}\n".encode())
-            os.read(orders, 1)
+            except BaseException:  # it must not go on as this process
+                traceback.print_exc()
             os._exit(0)
         os.close(orders)
         os.close(does)
 
     def next(self) -> str:
+        """The answer to its next step; raises where that fails."""
         os.write(self.tell, b".")
-        return os.read(self.done, 64).decode().strip()
+        answer = os.read(self.done, 64)
+        assert answer, "the child has failed, as it told"
+        return answer.decode().strip()
 
     def end(self) -> None:
         os.kill(self.pid, signal.SIGKILL)

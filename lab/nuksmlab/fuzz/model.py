@@ -15,6 +15,7 @@ AUDIT = stress.DEBUGFS / "nuksm" / "audit"
 ENTRY = 8
 PAGE = os.sysconf("SC_PAGE_SIZE")
 PRESENT, PAGED_OUT, OF_A_FILE = 1 << 63, 1 << 62, 1 << 61
+SOFT_DIRTY, WRITE_PROTECTED = 1 << 55, 1 << 57
 FRAME = (1 << 55) - 1
 MAPPED, ANONYMOUS, SWAP_CACHE, SWAP_BACKED = 1 << 11, 1 << 12, 1 << 13, 1 << 14
 ZERO_PAGE, FREE, SLAB = 1 << 24, 1 << 10, 1 << 7
@@ -89,6 +90,12 @@ def slots(pid: int, address: int, pages: int) -> list[int]:
     """Those in swap that a part of a process's memory has been paged out to."""
     entries = _entries(Path(f"/proc/{pid}/pagemap"), address // PAGE, pages)
     return [entry & FRAME for entry in entries if entry & PAGED_OUT]
+
+
+def marks(pid: int, address: int, pages: int, mark: int) -> list[bool]:
+    """Which pages are marked as written, SOFT_DIRTY, or by userfaultfd."""
+    entries = _entries(Path(f"/proc/{pid}/pagemap"), address // PAGE, pages)
+    return [bool(entry & mark) for entry in entries]
 
 
 def mappings(pid: int) -> list[int]:
