@@ -289,10 +289,10 @@ def test_who_does_not_use_a_page_pays_for_no_copy(ksm: Ksm, pair: list[Tenant]) 
             Tenant(Spec(f"cold-{node}", node, MIB), cgroup.prefix()) for node in (0, 1)
         ]
         merge(ksm, [*pair, *cold])
-        before = cgroup.anonymous()
+        before = cgroup.paid("anon")
         with reading(pair[0]), reading(pair[1]):
             wait_for(ksm, PAGES)
-            assert cgroup.anonymous() <= before
+            assert cgroup.paid("anon") <= before
             model.check_intact([*pair, *cold])
     finally:
         cgroup.end()

@@ -64,10 +64,10 @@ class Cgroup:
     def used_mib(self) -> int:
         return int((self.path / "memory.current").read_text()) >> 20
 
-    def anonymous(self) -> int:
-        """Bytes of anonymous memory that it pays for."""
+    def paid(self, what: str) -> int:
+        """Bytes of memory that it pays for, as its memory.stat has them."""
         words = (self.path / "memory.stat").read_text().split()
-        return int(words[words.index("anon") + 1])
+        return int(words[words.index(what) + 1])
 
     def reclaim(self, mib: int) -> None:
         put(self.path / "memory.reclaim", mib << 20)

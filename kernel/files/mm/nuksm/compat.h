@@ -104,6 +104,12 @@ static inline struct folio *nuksm_read_swap(swp_entry_t entry, gfp_t gfp,
 
 #define nuksm_payer_of(entry)		lookup_swap_cgroup_id(entry)
 
+/* Has one page table entry the slot, and is nothing of it in memory? Asked at once. */
+static inline bool nuksm_is_only_slot(swp_entry_t entry)
+{
+	return READ_ONCE(swp_swap_info(entry)->swap_map[swp_offset(entry)]) == 1;
+}
+
 static inline void nuksm_put_slot(struct folio *folio, swp_entry_t entry)
 {
 	swap_free(entry);
@@ -165,6 +171,15 @@ static inline unsigned short nuksm_payer_of(swp_entry_t entry)
 
 	swap_cluster_unlock(ci);
 	return id;
+}
+
+/* Has one page table entry the slot, and is nothing of it in memory? Asked at once. */
+static inline bool nuksm_is_only_slot(swp_entry_t entry)
+{
+	unsigned long slot = swap_table_get(__swap_entry_to_cluster(entry),
+					    swp_cluster_offset(entry));
+
+	return !swp_tb_is_folio(slot) && swp_tb_get_count(slot) == 1;
 }
 
 static inline void nuksm_put_slot(struct folio *folio, swp_entry_t entry)

@@ -211,21 +211,24 @@ static void ask_for_room(struct mem_cgroup *memcg)
  */
 static struct mem_cgroup *nuksm_full;
 
-/* Likewise, for who would pay for reading what is paged out: the last one, by its number. */
+/* Likewise, for who would pay for reading what is paged out. */
 static struct mem_cgroup *nuksm_full_for_payer;
-static unsigned short nuksm_payer;
+
+/* Takes over the reference to @full. */
+static void remember_full(struct mem_cgroup **remembered, struct mem_cgroup *full)
+{
+	if (*remembered)
+		css_put(&(*remembered)->css);
+	*remembered = full;
+}
 
 /**
  * nuksm_forget_full - another process is visited
  */
 void nuksm_forget_full(void)
 {
-	if (nuksm_full)
-		css_put(&nuksm_full->css);
-	nuksm_full = NULL;
-	if (nuksm_full_for_payer)
-		css_put(&nuksm_full_for_payer->css);
-	nuksm_full_for_payer = NULL;
+	remember_full(&nuksm_full, NULL);
+	remember_full(&nuksm_full_for_payer, NULL);
 }
 
 /**
@@ -277,12 +280,11 @@ void nuksm_want_room(struct mm_struct *mm)
 	struct mem_cgroup *memcg = NULL;
 	struct task_struct *owner;
 
-	nuksm_forget_full();
 	rcu_read_lock();
 	owner = rcu_dereference(mm->owner);
 	if (owner)
 		memcg = mem_cgroup_from_task(owner);
-	nuksm_full = get_full(memcg);
+	remember_full(&nuksm_full, get_full(memcg));
 	rcu_read_unlock();
 }
 
@@ -300,19 +302,20 @@ void nuksm_want_room(struct mm_struct *mm)
 bool nuksm_payer_has_room(unsigned short id)
 {
 	struct mem_cgroup *memcg;
+	bool full;
 
-	if (nuksm_full_for_payer && nuksm_payer == id && is_full(nuksm_full_for_payer))
-		return false;
-	if (nuksm_full_for_payer)
-		css_put(&nuksm_full_for_payer->css);
 	rcu_read_lock();
 	memcg = nuksm_cgroup_of_id(id);
 	if (memcg && !mem_cgroup_online(memcg))
 		memcg = NULL;
-	nuksm_full_for_payer = get_full(memcg);
+	full = memcg && nuksm_full_for_payer && is_full(nuksm_full_for_payer) &&
+	       mem_cgroup_is_descendant(memcg, nuksm_full_for_payer);
+	if (memcg && !full) {
+		remember_full(&nuksm_full_for_payer, get_full(memcg));
+		full = nuksm_full_for_payer;
+	}
 	rcu_read_unlock();
-	nuksm_payer = id;
-	return !nuksm_full_for_payer;
+	return !full;
 }
 
 struct nuksm_outsiders {

@@ -91,6 +91,9 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 		nuksm_stay.from = mm_slot->kept_from;
 		nuksm_stay.to = mm_slot->kept_to;
 	}
+	/* Who has no room itself shall have none made for what it reads */
+	if (nuksm_stay.leaves)
+		nuksm_want_room(mm_slot->slot.mm);
 }
 
 /* ksmd has come by all pages of the process: nothing is filed under the domain it left. */

@@ -18,24 +18,27 @@
 
 #ifdef CONFIG_SWAP
 
-/* Context: the lock of the page table that has the entry, so that its slot stays. */
+/*
+ * Others have a part in it as they need the slot, or as they map the page that was read back.
+ * They may change from the one to the other beside this: then it is shared.
+ *
+ * Context: the lock of the page table that has the entry, so that its slot stays.
+ */
 static bool nuksm_is_shared_slot(pte_t pte)
 {
 	softleaf_t entry = softleaf_from_pte(pte);
 	struct folio *folio;
 	bool shared = true;
 
-	if (pte_swp_exclusive(pte))
+	if (pte_swp_exclusive(pte) || nuksm_is_only_slot(entry))
 		return false;
-	if (swp_swapcount(entry) > 1)
-		return true;
-	/* Who has read it back has no part in the slot any more, but in the page */
 	folio = nuksm_get_cached(entry);
 	if (!folio)
-		return false;
-	/* Who is just reading it back holds this lock from before the one to after the other */
+		return true;
+	/* Who changes holds this lock from before the one to after the other */
 	if (folio_trylock(folio)) {
-		shared = folio_mapped(folio);
+		shared = !nuksm_is_cached(folio, entry) || folio_mapped(folio) ||
+			 swp_swapcount(entry) > 1;
 		folio_unlock(folio);
 	}
 	folio_put(folio);
@@ -104,6 +107,24 @@ static bool nuksm_map_swapped(struct vm_area_struct *vma, unsigned long address,
 }
 
 /*
+ * Nobody maps what was read from swap: it goes, if nobody needs it in swap either, or if the
+ * process pays for it. Else it would see in its cgroup when others read it back. What zswap
+ * had stays, as it has it no more.
+ *
+ * Context: the folio is locked, and the caller has a reference.
+ */
+static void nuksm_drop_swapped(struct mm_struct *mm, struct folio *folio)
+{
+	if (folio_free_swap(folio) || !folio_memcg(folio) ||
+	    !mm_match_cgroup(mm, folio_memcg(folio)) || folio_test_writeback(folio))
+		return;
+	/* Those that go to the LRU together have a reference */
+	if (!folio_test_lru(folio))
+		lru_add_drain();
+	remove_mapping(folio_mapping(folio), folio);
+}
+
+/*
  * Gives the process a page of its own for the one that is paged out as @swapped, and has been
  * read into @folio. The folio is locked. Returns 1 if it got one, or an error.
  */
@@ -125,7 +146,7 @@ static int nuksm_copy_swapped(struct vm_area_struct *vma, unsigned long address,
 	mapped = nuksm_map_swapped(vma, address, swapped, folio, copy);
 	folio_put(copy);
 	if (!folio_mapped(folio))
-		folio_free_swap(folio); /* if nobody needs it any more */
+		nuksm_drop_swapped(vma->vm_mm, folio);
 	return mapped ? 1 : -EBUSY;
 }
 
