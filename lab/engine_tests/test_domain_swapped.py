@@ -28,6 +28,7 @@ from nuksmlab.tenant import ANYWHERE, Spec, Tenant
 MIB = 2  # more pages than ksmd may pass without a pause
 SCANS = 3
 HELD = 8  # pages; a pipe takes some more
+HELD_MIB = 4
 MLOCK_ONFAULT = 1
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -390,22 +391,55 @@ def test_who_stays_reads_nothing_in(ksm: Ksm, pair: list[Tenant]) -> None:
     assert len(slots(pair[0])) == pair[0].equal_pages
 
 
-@pytest.mark.parametrize("full", ["new", "old"])
-def test_who_cannot_get_what_is_in_swap_is_known_to_be_leaving(
-    ksm: Ksm, pair: list[Tenant], old: Group, stranger: Group, full: str
+@contextlib.contextmanager
+def holder_of(cgroup: Group) -> Iterator[None]:
+    """It keeps memory that cannot be paged out, whatever the cgroup's limit is."""
+    kept: list[mmap.mmap] = []
+
+    def hold() -> int:
+        kept.append(mmap.mmap(-1, HELD_MIB << 20, flags=mmap.MAP_PRIVATE))
+        return int(libc.mlock2(address_of(kept[0]), HELD_MIB << 20, 0))
+
+    with puppet(hold) as holder:
+        cgroup.take(holder.pid)
+        stress.put(Path(f"/proc/{holder.pid}/oom_score_adj"), -1000)
+        assert holder.next() == "0"
+        yield
+
+
+def test_who_was_left_does_not_keep_others_by_being_full(
+    ksm: Ksm, pair: list[Tenant], old: Group, stranger: Group
 ) -> None:
-    """There is no memory for its pages, or to read them: who stays pays for that."""
+    """It pays for reading its pages, as long as that takes."""
     stays, leaves = pair
-    cgroup = {"new": stranger, "old": old}[full]
+    for tenant in pair:
+        stress.put(Path(f"/proc/{tenant.pid}/oom_score_adj"), -1000)
+    with holder_of(old):
+        stress.put(old.path / "memory.max", 0)
+        stranger.take(leaves.pid)
+        for _ in range(SCANS):
+            ksm.scan_once()
+        assert domains.left_by(leaves.pid) is None
+        assert not slots(stays) & slots(leaves)
+        assert len(slots(stays)) == stays.equal_pages
+        assert old.paid("swapcached") == 0
+        old.limit(None)
+    model.check_intact(pair)
+
+
+def test_who_cannot_get_what_is_in_swap_is_known_to_be_leaving(
+    ksm: Ksm, pair: list[Tenant], stranger: Group
+) -> None:
+    """There is no memory for its pages."""
+    stays, leaves = pair
     stress.put(Path(f"/proc/{leaves.pid}/oom_score_adj"), -1000)
-    stress.put(Path(f"/proc/{stays.pid}/oom_score_adj"), -1000)
-    stress.put(cgroup.path / "memory.max", 0)
+    stress.put(stranger.path / "memory.max", 0)
     stranger.take(leaves.pid)
     for _ in range(SCANS):
         ksm.scan_once()
     assert slots(stays) & slots(leaves)
     assert domains.left_by(leaves.pid) == domains.SHARED
-    cgroup.limit(None)
+    stranger.limit(None)
     for _ in range(SCANS):
         ksm.scan_once()
     assert domains.left_by(leaves.pid) is None
@@ -416,7 +450,7 @@ def test_who_cannot_get_what_is_in_swap_is_known_to_be_leaving(
 def test_what_stays_elsewhere_ends_no_sharing_in_the_new_domain(
     ksm: Ksm, old: Group, stranger: Group
 ) -> None:
-    """What cannot be read yet is tried again, and nothing else is given up."""
+    """What cannot be copied yet is tried again, and nothing else is given up."""
     kept: list[mmap.mmap] = []
     with ExitStack() as stack:
         stays = stack.enter_context(Tenant(Spec("stays", ANYWHERE, MIB), old.prefix()))
@@ -442,10 +476,12 @@ def test_what_stays_elsewhere_ends_no_sharing_in_the_new_domain(
             stress.put(Path(f"/proc/{pid}/oom_score_adj"), -1000)
 
         def scan_in_vain() -> None:
-            """What others would pay for cannot be read."""
-            stress.put(old.path / "memory.max", 0)
+            """There is no memory for a copy, and nothing is paged out for that."""
+            stress.put(stranger.path / "memory.swap.max", 0)
+            stress.put(stranger.path / "memory.max", 0)
             ksm.scan_once()
-            old.limit(None)
+            stranger.limit(None)
+            stress.put(stranger.path / "memory.swap.max", "max")
 
         stranger.take(leaves.pid)
         scan_in_vain()

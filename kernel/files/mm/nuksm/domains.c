@@ -291,31 +291,37 @@ void nuksm_want_room(struct mm_struct *mm)
 /**
  * nuksm_payer_has_room - may there be memory to read what is paged out?
  * @id: of the cgroup that is to pay for it
+ * @few: it may be over its limit, as so little was read
+ * @mm: of the process that it is read for, whose cgroup pays if that one is gone
  *
- * If not, something is reclaimed there for the next try, see nuksm_want_room(). A cgroup that
- * is gone does not pay.
+ * If not, something is reclaimed there for the next try, see nuksm_want_room().
  *
  * Context: ksm_thread_mutex.
  *
- * Return: whether there may.
+ * Return: whether there may; not where nobody would pay.
  */
-bool nuksm_payer_has_room(unsigned short id)
+bool nuksm_payer_has_room(unsigned short id, bool few, struct mm_struct *mm)
 {
+	struct task_struct *owner;
 	struct mem_cgroup *memcg;
-	bool full;
+	bool full = false;
 
 	rcu_read_lock();
 	memcg = nuksm_cgroup_of_id(id);
-	if (memcg && !mem_cgroup_online(memcg))
-		memcg = NULL;
-	full = memcg && nuksm_full_for_payer && is_full(nuksm_full_for_payer) &&
-	       mem_cgroup_is_descendant(memcg, nuksm_full_for_payer);
-	if (memcg && !full) {
+	if (!memcg || !mem_cgroup_online(memcg)) {
+		few = false;
+		owner = rcu_dereference(mm->owner);
+		memcg = owner ? mem_cgroup_from_task(owner) : NULL;
+	}
+	if (!few)
+		full = nuksm_full_for_payer && is_full(nuksm_full_for_payer) && memcg &&
+		       mem_cgroup_is_descendant(memcg, nuksm_full_for_payer);
+	if (!few && !full) {
 		remember_full(&nuksm_full_for_payer, get_full(memcg));
 		full = nuksm_full_for_payer;
 	}
 	rcu_read_unlock();
-	return !full;
+	return memcg && !full;
 }
 
 struct nuksm_outsiders {

@@ -30,6 +30,7 @@
  * @to: the last one
  * @first: of those that stayed now, the first address
  * @last: the last one
+ * @read: so many pages were read from swap, and are still in memory
  */
 static struct nuksm_stay {
 	u64 domain;
@@ -41,6 +42,7 @@ static struct nuksm_stay {
 	unsigned long to;
 	unsigned long first;
 	unsigned long last;
+	unsigned int read;
 } nuksm_stay;
 
 /* A page stays that is merged in another domain, or may be. */

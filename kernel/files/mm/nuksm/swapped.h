@@ -16,6 +16,16 @@
 
 #ifdef CONFIG_NUKSM_DOMAINS
 
+/*
+ * Where ksmd has stopped: at which entry, with a reference to what it maps, if it does; and
+ * whether ksmd has read that from swap just now.
+ */
+static struct nuksm_stop {
+	pte_t pte;
+	struct folio *folio;
+	bool read;
+} nuksm_stop;
+
 #ifdef CONFIG_SWAP
 
 /*
@@ -46,6 +56,12 @@ static bool nuksm_is_shared_slot(pte_t pte)
 }
 
 /*
+ * So many pages may be read in a visit though who pays for them has no room: else who was left
+ * could keep others from leaving. Most are gone at once, see nuksm_drop_swapped().
+ */
+#define NUKSM_READ_BEYOND	512
+
+/*
  * What is in swap at @entry, if it is in memory or can be read without waiting; perhaps it is
  * still being read. With a reference.
  */
@@ -55,19 +71,25 @@ static struct folio *nuksm_get_swapped(struct vm_area_struct *vma, unsigned long
 	struct swap_info_struct *device = get_swap_device(entry);
 	struct mem_cgroup *own;
 	struct folio *folio;
+	unsigned int flags;
 
 	if (!device)
 		return NULL;
 	folio = nuksm_get_cached(entry);
-	if (!folio && nuksm_payer_has_room(nuksm_payer_of(entry))) {
+	if (!folio && nuksm_payer_has_room(nuksm_payer_of(entry),
+					   nuksm_stay.read < NUKSM_READ_BEYOND, vma->vm_mm)) {
 		/* If the cgroup whose page it was is gone, the process's own pays */
 		own = get_mem_cgroup_from_mm(vma->vm_mm);
 		set_active_memcg(own);
-		folio = nuksm_read_swap(entry, NUKSM_GFP_NOWAIT, vma, address);
+		/* Who was left may be over its limit */
+		flags = memalloc_noreclaim_save();
+		folio = nuksm_read_swap(entry, NUKSM_GFP_NOWAIT | __GFP_NOMEMALLOC, vma,
+					address);
+		memalloc_noreclaim_restore(flags);
 		set_active_memcg(NULL);
 		mem_cgroup_put(own);
-		if (!folio)
-			nuksm_want_room(vma->vm_mm);
+		nuksm_stop.read = folio;
+		nuksm_stay.read += nuksm_stop.read;
 	}
 	put_swap_device(device);
 	return folio;
@@ -106,22 +128,40 @@ static bool nuksm_map_swapped(struct vm_area_struct *vma, unsigned long address,
 	return mapped;
 }
 
+/* Takes it out of the swap cache, if it is as it is in swap, and nobody else needs it. */
+static bool nuksm_evict(struct folio *folio)
+{
+	/* What is on its way to the LRU has a reference, and on the LRU it must not be */
+	if (!folio_test_lru(folio))
+		lru_add_drain();
+	if (folio_test_writeback(folio) || folio_test_unevictable(folio) ||
+	    !folio_isolate_lru(folio))
+		return false;
+	folio_put(folio);
+	if (remove_mapping(folio_mapping(folio), folio)) {
+		folio_clear_active(folio); /* as it is freed */
+		return true;
+	}
+	folio_get(folio);
+	folio_putback_lru(folio);
+	return false;
+}
+
 /*
- * Nobody maps what was read from swap: it goes, if nobody needs it in swap either, or if the
- * process pays for it. Else it would see in its cgroup when others read it back. What zswap
- * had stays, as it has it no more.
+ * Nobody maps what was read from swap: it goes, if nobody needs it in swap either, or if it was
+ * read just now, so that nobody pays for it any longer. If the process does, it would see in
+ * its cgroup when others read it back. What zswap had stays, as it has it no more.
  *
  * Context: the folio is locked, and the caller has a reference.
  */
 static void nuksm_drop_swapped(struct mm_struct *mm, struct folio *folio)
 {
-	if (folio_free_swap(folio) || !folio_memcg(folio) ||
-	    !mm_match_cgroup(mm, folio_memcg(folio)) || folio_test_writeback(folio))
+	struct mem_cgroup *payer = folio_memcg(folio);
+	bool pays = payer && mm_match_cgroup(mm, payer);
+
+	if (!folio_free_swap(folio) && !((pays || nuksm_stop.read) && nuksm_evict(folio)))
 		return;
-	/* Those that go to the LRU together have a reference */
-	if (!folio_test_lru(folio))
-		lru_add_drain();
-	remove_mapping(folio_mapping(folio), folio);
+	nuksm_stay.read -= nuksm_stop.read;
 }
 
 /*
@@ -183,12 +223,6 @@ static bool nuksm_has_slot(struct page *page)
 
 /* So many slots of who leaves are looked at for each page that may be passed. */
 #define NUKSM_SLOTS_PER_PAGE	16
-
-/* Where ksmd has stopped: at which entry, and with a reference to what it maps, if it does. */
-static struct nuksm_stop {
-	pte_t pte;
-	struct folio *folio;
-} nuksm_stop;
 
 /* ksmd goes on where it is when others have had their turn. */
 static bool nuksm_paused;
