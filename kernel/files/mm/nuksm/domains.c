@@ -171,24 +171,25 @@ bool nuksm_is_settled(struct mm_struct *mm, u64 domain)
 /* One cgroup at a time: a tenant can make many, and no cgroup pays for this. */
 static struct workqueue_struct *nuksm_room;
 
-static bool is_at_limit(struct page_counter *counter)
+static bool is_at_limit(struct page_counter *counter, unsigned long beyond)
 {
-	return page_counter_read(counter) >= READ_ONCE(counter->max);
+	return page_counter_read(counter) >= READ_ONCE(counter->max) + beyond;
 }
 
-static bool is_full(struct mem_cgroup *memcg)
+/* Has it all that it may have, and so many pages more? */
+static bool is_full(struct mem_cgroup *memcg, unsigned long beyond)
 {
-	return is_at_limit(&memcg->memory) ||
-	       (do_memsw_account() && is_at_limit(&memcg->memsw));
+	return is_at_limit(&memcg->memory, beyond) ||
+	       (do_memsw_account() && is_at_limit(&memcg->memsw, beyond));
 }
 
 static void make_room(struct work_struct *work)
 {
 	struct mem_cgroup *memcg = container_of(work, struct mem_cgroup, nuksm.room);
-	bool swaps = is_at_limit(&memcg->memory);
+	bool swaps = is_at_limit(&memcg->memory, 0);
 
 	drain_all_stock(memcg);
-	if (is_full(memcg))
+	if (is_full(memcg, 0))
 		try_to_free_mem_cgroup_pages(memcg, NUKSM_ROOM, GFP_KERNEL,
 					     swaps ? MEMCG_RECLAIM_MAY_SWAP : 0, NULL);
 	css_put(&memcg->css);
@@ -247,7 +248,7 @@ bool nuksm_has_room(struct mm_struct *mm)
 
 	rcu_read_lock();
 	owner = rcu_dereference(mm->owner);
-	full = owner && nuksm_full && is_full(nuksm_full) &&
+	full = owner && nuksm_full && is_full(nuksm_full, 0) &&
 	       mem_cgroup_is_descendant(mem_cgroup_from_task(owner), nuksm_full);
 	rcu_read_unlock();
 	if (full)
@@ -255,15 +256,31 @@ bool nuksm_has_room(struct mm_struct *mm)
 	return owner && !full;
 }
 
-/* The first cgroup from @memcg on that is full, if any. Something is reclaimed there. */
-static struct mem_cgroup *get_full(struct mem_cgroup *memcg)
+/* The first cgroup from @memcg on that is full, and has so many pages more, if any. */
+static struct mem_cgroup *get_full(struct mem_cgroup *memcg, unsigned long beyond)
 {
-	while (memcg && !is_full(memcg))
+	while (memcg && !is_full(memcg, beyond))
 		memcg = parent_mem_cgroup(memcg);
-	if (!memcg || !css_tryget(&memcg->css))
-		return NULL;
-	ask_for_room(memcg);
-	return memcg;
+	return memcg && css_tryget(&memcg->css) ? memcg : NULL;
+}
+
+/**
+ * nuksm_look_for_room - has a process's cgroup, or one above it, no room?
+ * @mm: of the process, for which nuksm_has_room() says that from now on
+ *
+ * Context: ksm_thread_mutex.
+ */
+void nuksm_look_for_room(struct mm_struct *mm)
+{
+	struct mem_cgroup *memcg = NULL;
+	struct task_struct *owner;
+
+	rcu_read_lock();
+	owner = rcu_dereference(mm->owner);
+	if (owner)
+		memcg = mem_cgroup_from_task(owner);
+	remember_full(&nuksm_full, get_full(memcg, 0));
+	rcu_read_unlock();
 }
 
 /**
@@ -277,49 +294,46 @@ static struct mem_cgroup *get_full(struct mem_cgroup *memcg)
  */
 void nuksm_want_room(struct mm_struct *mm)
 {
-	struct mem_cgroup *memcg = NULL;
-	struct task_struct *owner;
-
-	rcu_read_lock();
-	owner = rcu_dereference(mm->owner);
-	if (owner)
-		memcg = mem_cgroup_from_task(owner);
-	remember_full(&nuksm_full, get_full(memcg));
-	rcu_read_unlock();
+	nuksm_look_for_room(mm);
+	if (nuksm_full)
+		ask_for_room(nuksm_full);
 }
 
 /**
  * nuksm_payer_has_room - may there be memory to read what is paged out?
  * @id: of the cgroup that is to pay for it
- * @few: it may be over its limit, as so little was read
  * @mm: of the process that it is read for, whose cgroup pays if that one is gone
  *
- * If not, something is reclaimed there for the next try, see nuksm_want_room().
+ * Who pays for another one may be over its limit by NUKSM_ROOM pages: else who was left could
+ * keep others from leaving, by being full. If it is, something is reclaimed there for the next
+ * try, see nuksm_want_room().
  *
  * Context: ksm_thread_mutex.
  *
  * Return: whether there may; not where nobody would pay.
  */
-bool nuksm_payer_has_room(unsigned short id, bool few, struct mm_struct *mm)
+bool nuksm_payer_has_room(unsigned short id, struct mm_struct *mm)
 {
+	unsigned long beyond = NUKSM_ROOM;
 	struct task_struct *owner;
 	struct mem_cgroup *memcg;
-	bool full = false;
+	bool full;
 
 	rcu_read_lock();
 	memcg = nuksm_cgroup_of_id(id);
 	if (!memcg || !mem_cgroup_online(memcg)) {
-		few = false;
+		beyond = 0;
 		owner = rcu_dereference(mm->owner);
 		memcg = owner ? mem_cgroup_from_task(owner) : NULL;
 	}
-	if (!few)
-		full = nuksm_full_for_payer && is_full(nuksm_full_for_payer) && memcg &&
-		       mem_cgroup_is_descendant(memcg, nuksm_full_for_payer);
-	if (!few && !full) {
-		remember_full(&nuksm_full_for_payer, get_full(memcg));
+	full = memcg && nuksm_full_for_payer && is_full(nuksm_full_for_payer, beyond) &&
+	       mem_cgroup_is_descendant(memcg, nuksm_full_for_payer);
+	if (!full) {
+		remember_full(&nuksm_full_for_payer, get_full(memcg, beyond));
 		full = nuksm_full_for_payer;
 	}
+	if (full)
+		ask_for_room(nuksm_full_for_payer);
 	rcu_read_unlock();
 	return memcg && !full;
 }

@@ -30,7 +30,6 @@
  * @to: the last one
  * @first: of those that stayed now, the first address
  * @last: the last one
- * @read: so many pages were read from swap, and are still in memory
  */
 static struct nuksm_stay {
 	u64 domain;
@@ -42,7 +41,6 @@ static struct nuksm_stay {
 	unsigned long to;
 	unsigned long first;
 	unsigned long last;
-	unsigned int read;
 } nuksm_stay;
 
 /* A page stays that is merged in another domain, or may be. */
@@ -93,9 +91,9 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 		nuksm_stay.from = mm_slot->kept_from;
 		nuksm_stay.to = mm_slot->kept_to;
 	}
-	/* Who has no room itself shall have none made for what it reads */
+	/* Where there is none for its own pages, others' are not read */
 	if (nuksm_stay.leaves)
-		nuksm_want_room(mm_slot->slot.mm);
+		nuksm_look_for_room(mm_slot->slot.mm);
 }
 
 /* ksmd has come by all pages of the process: nothing is filed under the domain it left. */

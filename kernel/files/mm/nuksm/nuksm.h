@@ -291,7 +291,8 @@ u64 nuksm_domain_of(struct mm_struct *mm);
 bool nuksm_is_settled(struct mm_struct *mm, u64 domain);
 bool nuksm_has_room(struct mm_struct *mm);
 void nuksm_want_room(struct mm_struct *mm);
-bool nuksm_payer_has_room(unsigned short id, bool few, struct mm_struct *mm);
+bool nuksm_payer_has_room(unsigned short id, struct mm_struct *mm);
+void nuksm_look_for_room(struct mm_struct *mm);
 void nuksm_forget_full(void);
 /* Most of a page that may be looked at to learn who maps it */
 #define NUKSM_PAGE_AREAS	4096

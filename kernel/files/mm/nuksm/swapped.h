@@ -56,12 +56,6 @@ static bool nuksm_is_shared_slot(pte_t pte)
 }
 
 /*
- * So many pages may be read in a visit though who pays for them has no room: else who was left
- * could keep others from leaving. Most are gone at once, see nuksm_drop_swapped().
- */
-#define NUKSM_READ_BEYOND	512
-
-/*
  * What is in swap at @entry, if it is in memory or can be read without waiting; perhaps it is
  * still being read. With a reference.
  */
@@ -76,8 +70,7 @@ static struct folio *nuksm_get_swapped(struct vm_area_struct *vma, unsigned long
 	if (!device)
 		return NULL;
 	folio = nuksm_get_cached(entry);
-	if (!folio && nuksm_payer_has_room(nuksm_payer_of(entry),
-					   nuksm_stay.read < NUKSM_READ_BEYOND, vma->vm_mm)) {
+	if (!folio && nuksm_payer_has_room(nuksm_payer_of(entry), vma->vm_mm)) {
 		/* If the cgroup whose page it was is gone, the process's own pays */
 		own = get_mem_cgroup_from_mm(vma->vm_mm);
 		set_active_memcg(own);
@@ -89,7 +82,6 @@ static struct folio *nuksm_get_swapped(struct vm_area_struct *vma, unsigned long
 		set_active_memcg(NULL);
 		mem_cgroup_put(own);
 		nuksm_stop.read = folio;
-		nuksm_stay.read += nuksm_stop.read;
 	}
 	put_swap_device(device);
 	return folio;
@@ -128,40 +120,32 @@ static bool nuksm_map_swapped(struct vm_area_struct *vma, unsigned long address,
 	return mapped;
 }
 
-/* Takes it out of the swap cache, if it is as it is in swap, and nobody else needs it. */
-static bool nuksm_evict(struct folio *folio)
-{
-	/* What is on its way to the LRU has a reference, and on the LRU it must not be */
-	if (!folio_test_lru(folio))
-		lru_add_drain();
-	if (folio_test_writeback(folio) || folio_test_unevictable(folio) ||
-	    !folio_isolate_lru(folio))
-		return false;
-	folio_put(folio);
-	if (remove_mapping(folio_mapping(folio), folio)) {
-		folio_clear_active(folio); /* as it is freed */
-		return true;
-	}
-	folio_get(folio);
-	folio_putback_lru(folio);
-	return false;
-}
-
 /*
- * Nobody maps what was read from swap: it goes, if nobody needs it in swap either, or if it was
- * read just now, so that nobody pays for it any longer. If the process does, it would see in
- * its cgroup when others read it back. What zswap had stays, as it has it no more.
+ * What was read from swap, and nobody maps, goes if nobody needs it in swap either, or if it was
+ * read just now: whoever pays for it is not to do so any longer, nor to see in its cgroup when
+ * others read it back. What zswap had stays, as it has it no more; and what took longer to read,
+ * as many may wait for it.
  *
  * Context: the folio is locked, and the caller has a reference.
  */
-static void nuksm_drop_swapped(struct mm_struct *mm, struct folio *folio)
+static void nuksm_drop_swapped(struct folio *folio)
 {
-	struct mem_cgroup *payer = folio_memcg(folio);
-	bool pays = payer && mm_match_cgroup(mm, payer);
-
-	if (!folio_free_swap(folio) && !((pays || nuksm_stop.read) && nuksm_evict(folio)))
+	if (folio_mapped(folio) || folio_free_swap(folio) || !nuksm_stop.read)
 		return;
-	nuksm_stay.read -= nuksm_stop.read;
+	/* What is on its way to the LRU has a reference, and on the LRU it must not be */
+	if (!folio_test_lru(folio))
+		lru_add_drain();
+	if (folio_test_writeback(folio) || !folio_isolate_lru(folio))
+		return;
+	folio_put(folio);
+	if (remove_mapping(folio_mapping(folio), folio)) {
+		/* It is freed: nothing may say that it is on a list */
+		folio_clear_active(folio);
+		folio_clear_unevictable(folio);
+		return;
+	}
+	folio_get(folio);
+	folio_putback_lru(folio);
 }
 
 /*
@@ -185,8 +169,6 @@ static int nuksm_copy_swapped(struct vm_area_struct *vma, unsigned long address,
 		return PTR_ERR(copy);
 	mapped = nuksm_map_swapped(vma, address, swapped, folio, copy);
 	folio_put(copy);
-	if (!folio_mapped(folio))
-		nuksm_drop_swapped(vma->vm_mm, folio);
 	return mapped ? 1 : -EBUSY;
 }
 
@@ -207,6 +189,10 @@ static int nuksm_copy_swapped(struct vm_area_struct *vma, unsigned long address,
 			      pte_t swapped, struct folio *folio)
 {
 	return -EBUSY;
+}
+
+static void nuksm_drop_swapped(struct folio *folio)
+{
 }
 
 #endif /* CONFIG_SWAP */
@@ -310,6 +296,8 @@ static bool nuksm_unshare_slot(struct vm_area_struct *vma, unsigned long address
 		unshared = nuksm_stop.folio ?
 				   nuksm_leave_slot(vma, address, folio) :
 				   nuksm_copy_swapped(vma, address, nuksm_stop.pte, folio);
+		if (!nuksm_stop.folio && folio_test_swapcache(folio))
+			nuksm_drop_swapped(folio);
 		folio_unlock(folio);
 	}
 	/* What is still being read shall be there in the next scan */
