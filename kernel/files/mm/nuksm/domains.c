@@ -256,7 +256,7 @@ bool nuksm_has_room(struct mm_struct *mm)
 	return owner && !full;
 }
 
-/* The first cgroup from @memcg on that is full, and has so many pages more, if any. */
+/* The first cgroup from @memcg on that is full and so many pages over, with a reference. */
 static struct mem_cgroup *get_full(struct mem_cgroup *memcg, unsigned long beyond)
 {
 	while (memcg && !is_full(memcg, beyond))
@@ -314,26 +314,28 @@ void nuksm_want_room(struct mm_struct *mm)
  */
 bool nuksm_payer_has_room(unsigned short id, struct mm_struct *mm)
 {
+	struct mem_cgroup *memcg, *full = nuksm_full_for_payer;
 	unsigned long beyond = NUKSM_ROOM;
 	struct task_struct *owner;
-	struct mem_cgroup *memcg;
-	bool full;
 
 	rcu_read_lock();
 	memcg = nuksm_cgroup_of_id(id);
-	if (!memcg || !mem_cgroup_online(memcg)) {
+	/* As who charges it decides: a cgroup that is being removed does not pay */
+	if (memcg && css_tryget_online(&memcg->css)) {
+		css_put(&memcg->css);
+	} else {
 		beyond = 0;
 		owner = rcu_dereference(mm->owner);
 		memcg = owner ? mem_cgroup_from_task(owner) : NULL;
 	}
-	full = memcg && nuksm_full_for_payer && is_full(nuksm_full_for_payer, beyond) &&
-	       mem_cgroup_is_descendant(memcg, nuksm_full_for_payer);
-	if (!full) {
-		remember_full(&nuksm_full_for_payer, get_full(memcg, beyond));
-		full = nuksm_full_for_payer;
+	if (!full || !memcg || !is_full(full, beyond) ||
+	    !mem_cgroup_is_descendant(memcg, full)) {
+		full = get_full(memcg, beyond);
+		if (full)
+			remember_full(&nuksm_full_for_payer, full);
 	}
 	if (full)
-		ask_for_room(nuksm_full_for_payer);
+		ask_for_room(full);
 	rcu_read_unlock();
 	return memcg && !full;
 }

@@ -18,7 +18,7 @@
 
 /*
  * Where ksmd has stopped: at which entry, with a reference to what it maps, if it does; and
- * whether ksmd has read that from swap just now.
+ * whether it was read from swap just now.
  */
 static struct nuksm_stop {
 	pte_t pte;
@@ -56,8 +56,8 @@ static bool nuksm_is_shared_slot(pte_t pte)
 }
 
 /*
- * What is in swap at @entry, if it is in memory or can be read without waiting; perhaps it is
- * still being read. With a reference.
+ * What is in swap at @entry, if it is in memory or can be read without waiting for memory, or
+ * for who is reading it; perhaps it is still being read. With a reference.
  */
 static struct folio *nuksm_get_swapped(struct vm_area_struct *vma, unsigned long address,
 				       softleaf_t entry)
