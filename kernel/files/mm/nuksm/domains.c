@@ -173,10 +173,13 @@ static struct workqueue_struct *nuksm_room;
 
 static bool is_at_limit(struct page_counter *counter, unsigned long beyond)
 {
-	return page_counter_read(counter) >= READ_ONCE(counter->max) + beyond;
+	return page_counter_read(counter) + 1 >= READ_ONCE(counter->max) + beyond;
 }
 
-/* Has it all that it may have, and so many pages more? */
+/*
+ * Has it all that it may have, and so many pages more? One that is left is not room: it would be
+ * read into, find none for a copy, and be free again before somebody makes more.
+ */
 static bool is_full(struct mem_cgroup *memcg, unsigned long beyond)
 {
 	return is_at_limit(&memcg->memory, beyond) ||
