@@ -97,6 +97,15 @@ def pair(ksm: Ksm, old: Group, stranger: Group) -> Iterator[list[Tenant]]:
         yield tenants
 
 
+def check_left(ksm: Ksm, stays: Tenant, leaves: Tenant) -> None:
+    """Some scans after nothing keeps it any more."""
+    for _ in range(SCANS):
+        ksm.scan_once()
+    assert domains.left_by(leaves.pid) is None
+    assert not slots(stays) & slots(leaves)
+    model.check_intact([stays, leaves])
+
+
 def test_no_slot_is_shared_with_who_was_left(
     ksm: Ksm, pair: list[Tenant], stranger: Group
 ) -> None:
@@ -217,11 +226,7 @@ def test_what_was_paged_out_before_all_was_unmerged_is_not_forgotten(
     ksm.unmerge()
     assert slots(stays) == slots(leaves)
     stranger.take(leaves.pid)
-    for _ in range(SCANS):
-        ksm.scan_once()
-    assert domains.left_by(leaves.pid) is None
-    assert not slots(stays) & slots(leaves)
-    model.check_intact(pair)
+    check_left(ksm, stays, leaves)
 
 
 @pytest.mark.parametrize("part", [1, 2])
@@ -425,11 +430,7 @@ def test_who_was_left_does_not_keep_others_by_being_full(
         assert len(slots(stays)) == stays.equal_pages
         assert old.paid("swapcached") == 0
         old.limit(None)
-    for _ in range(SCANS):
-        ksm.scan_once()
-    assert domains.left_by(leaves.pid) is None
-    assert not slots(stays) & slots(leaves)
-    model.check_intact(pair)
+    check_left(ksm, stays, leaves)
 
 
 def test_who_cannot_get_what_is_in_swap_is_known_to_be_leaving(
@@ -445,11 +446,7 @@ def test_who_cannot_get_what_is_in_swap_is_known_to_be_leaving(
     assert slots(stays) & slots(leaves)
     assert domains.left_by(leaves.pid) == domains.SHARED
     stranger.limit(None)
-    for _ in range(SCANS):
-        ksm.scan_once()
-    assert domains.left_by(leaves.pid) is None
-    assert not slots(stays) & slots(leaves)
-    model.check_intact(pair)
+    check_left(ksm, stays, leaves)
 
 
 def test_what_stays_elsewhere_ends_no_sharing_in_the_new_domain(
@@ -563,8 +560,4 @@ def test_what_is_paged_out_while_ksmd_comes_is_not_left_there(
         )
         page_out(lambda: frames(leaves) & frames(stays), old)
         windows.close()
-        for _ in range(SCANS):
-            ksm.scan_once()
-        assert domains.left_by(leaves.pid) is None
-        assert not slots(stays) & slots(leaves)
-        model.check_intact([stays, leaves])
+        check_left(ksm, stays, leaves)
