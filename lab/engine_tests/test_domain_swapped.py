@@ -490,7 +490,7 @@ def test_what_stays_elsewhere_ends_no_sharing_in_the_new_domain(
         new = leaves.pid, int(leaves.next()), peer.equal_pages
 
         def are_merged() -> bool:
-            """Not in so many scans: a page that CPUs have in a list is not merged."""
+            """In more scans, while others hold a page, as CPUs in their lists do."""
             scan_in_vain()
             return set(model.frames(*new)) == frames(peer)
 
