@@ -541,6 +541,56 @@ def test_what_ksmd_reads_is_paid_for_though_the_payer_is_gone(
         assert paid >= 2 * stays.equal_pages * mmap.PAGESIZE
 
 
+@pytest.mark.parametrize("left", [0, 1, 2])  # pages
+def test_the_last_one_can_be_read_and_copied_as_others_are_paged_out(
+    ksm: Ksm, stranger: Group, left: int
+) -> None:
+    """Where one page is left, it is not room for both, and room has to be made."""
+    stress.account_memory()
+    gone = Group("gone")
+    kept: list[mmap.mmap] = []
+    with group("other") as other, ExitStack() as stack:
+        stays = stack.enter_context(Tenant(Spec("stays", ANYWHERE, MIB), gone.prefix()))
+
+        def one() -> int:
+            kept.append(offered(equal_to(stays)[: mmap.PAGESIZE]))
+            return address_of(kept[0])
+
+        leaves = stack.enter_context(puppet(one))
+        gone.take(leaves.pid)
+        last = leaves.pid, int(leaves.next()), 1
+        for _ in range(SCANS):
+            ksm.scan_once()
+        page_out(lambda: [*frames(stays), *model.frames(*last)], gone)
+        assert slots(stays) >= set(model.slots(*last))
+        other.take(stays.pid)
+        stranger.take(leaves.pid)
+        gone.path.rmdir()
+        ballast = Spec("ballast", ANYWHERE, 8, equal=0, private=100, madvised=False)
+        stack.enter_context(Tenant(ballast, stranger.prefix()))
+
+        def are_old() -> bool:
+            """Its pages, not just used, so that nobody has to be ended for them."""
+            with contextlib.suppress(OSError):  # the kernel says that it found less
+                stranger.reclaim(1)
+            return stranger.used_mib() < 6
+
+        wait.until(are_old, lambda: "paging out")
+        # So that no CPU has any left of what was charged in advance
+        stranger.limit(stranger.used_mib() - 1)
+        used = int((stranger.path / "memory.current").read_text())
+        stress.put(stranger.path / "memory.max", used + left * mmap.PAGESIZE)
+
+        def has_left() -> bool:
+            ksm.scan_once()
+            return domains.left_by(leaves.pid) is None
+
+        wait.until(has_left, lambda: f"leaving; {ksm.counters()}")
+        assert not set(model.slots(*last)) & slots(stays)
+        stranger.limit(None)
+        model.check_intact([stays])
+
+
 @pytest.mark.windows
 def test_what_is_paged_out_while_ksmd_comes_is_not_left_there(
     ksm: Ksm, old: Group, stranger: Group

@@ -165,34 +165,38 @@ bool nuksm_is_settled(struct mm_struct *mm, u64 domain)
 	       nuksm_domain_of(mm) == domain;
 }
 
-/* Of pages, freed at once. */
+/* Of pages: freed at once, and how far who pays for another one may be over its limit. */
 #define NUKSM_ROOM		512
+
+/* Of pages: one that is read from swap, and its copy. */
+#define NUKSM_READ_AND_COPY	2
 
 /* One cgroup at a time: a tenant can make many, and no cgroup pays for this. */
 static struct workqueue_struct *nuksm_room;
 
-static bool is_at_limit(struct page_counter *counter, unsigned long beyond)
+static bool is_at_limit(struct page_counter *counter, long pages)
 {
-	return page_counter_read(counter) + 1 >= READ_ONCE(counter->max) + beyond;
+	return (long)page_counter_read(counter) + pages > (long)READ_ONCE(counter->max);
+}
+
+/* Has it no room for so many pages more? Fewer than none: where it may be over its limit. */
+static bool is_full(struct mem_cgroup *memcg, long pages)
+{
+	return is_at_limit(&memcg->memory, pages) ||
+	       (do_memsw_account() && is_at_limit(&memcg->memsw, pages));
 }
 
 /*
- * Has it all that it may have, and so many pages more? One that is left is not room: it would be
- * read into, find none for a copy, and be free again before somebody makes more.
+ * One page that is left is none: it is read into, finds no memory for a copy, and is free again
+ * before this comes.
  */
-static bool is_full(struct mem_cgroup *memcg, unsigned long beyond)
-{
-	return is_at_limit(&memcg->memory, beyond) ||
-	       (do_memsw_account() && is_at_limit(&memcg->memsw, beyond));
-}
-
 static void make_room(struct work_struct *work)
 {
 	struct mem_cgroup *memcg = container_of(work, struct mem_cgroup, nuksm.room);
-	bool swaps = is_at_limit(&memcg->memory, 0);
+	bool swaps = is_at_limit(&memcg->memory, NUKSM_READ_AND_COPY);
 
 	drain_all_stock(memcg);
-	if (is_full(memcg, 0))
+	if (is_full(memcg, NUKSM_READ_AND_COPY))
 		try_to_free_mem_cgroup_pages(memcg, NUKSM_ROOM, GFP_KERNEL,
 					     swaps ? MEMCG_RECLAIM_MAY_SWAP : 0, NULL);
 	css_put(&memcg->css);
@@ -251,7 +255,7 @@ bool nuksm_has_room(struct mm_struct *mm)
 
 	rcu_read_lock();
 	owner = rcu_dereference(mm->owner);
-	full = owner && nuksm_full && is_full(nuksm_full, 0) &&
+	full = owner && nuksm_full && is_full(nuksm_full, 1) &&
 	       mem_cgroup_is_descendant(mem_cgroup_from_task(owner), nuksm_full);
 	rcu_read_unlock();
 	if (full)
@@ -259,10 +263,10 @@ bool nuksm_has_room(struct mm_struct *mm)
 	return owner && !full;
 }
 
-/* The first cgroup from @memcg on that is full and so many pages over, with a reference. */
-static struct mem_cgroup *get_full(struct mem_cgroup *memcg, unsigned long beyond)
+/* The first cgroup from @memcg on that has no room for so many pages, with a reference. */
+static struct mem_cgroup *get_full(struct mem_cgroup *memcg, long pages)
 {
-	while (memcg && !is_full(memcg, beyond))
+	while (memcg && !is_full(memcg, pages))
 		memcg = parent_mem_cgroup(memcg);
 	return memcg && css_tryget(&memcg->css) ? memcg : NULL;
 }
@@ -282,7 +286,7 @@ void nuksm_look_for_room(struct mm_struct *mm)
 	owner = rcu_dereference(mm->owner);
 	if (owner)
 		memcg = mem_cgroup_from_task(owner);
-	remember_full(&nuksm_full, get_full(memcg, 0));
+	remember_full(&nuksm_full, get_full(memcg, 1));
 	rcu_read_unlock();
 }
 
@@ -318,7 +322,7 @@ void nuksm_want_room(struct mm_struct *mm)
 bool nuksm_payer_has_room(unsigned short id, struct mm_struct *mm)
 {
 	struct mem_cgroup *memcg, *full = nuksm_full_for_payer;
-	unsigned long beyond = NUKSM_ROOM;
+	long pages = 1 - NUKSM_ROOM;
 	struct task_struct *owner;
 
 	rcu_read_lock();
@@ -327,13 +331,13 @@ bool nuksm_payer_has_room(unsigned short id, struct mm_struct *mm)
 	if (memcg && css_tryget_online(&memcg->css)) {
 		css_put(&memcg->css);
 	} else {
-		beyond = 0;
+		pages = NUKSM_READ_AND_COPY;
 		owner = rcu_dereference(mm->owner);
 		memcg = owner ? mem_cgroup_from_task(owner) : NULL;
 	}
-	if (!full || !memcg || !is_full(full, beyond) ||
+	if (!full || !memcg || !is_full(full, pages) ||
 	    !mem_cgroup_is_descendant(memcg, full)) {
-		full = get_full(memcg, beyond);
+		full = get_full(memcg, pages);
 		if (full)
 			remember_full(&nuksm_full_for_payer, full);
 	}
