@@ -591,6 +591,39 @@ def test_the_last_one_can_be_read_and_copied_as_others_are_paged_out(
         model.check_intact([stays])
 
 
+def test_nothing_is_read_in_vain_where_a_copy_has_no_room(ksm: Ksm, old: Group) -> None:
+    """Nor where a cgroup pays for both that has left its domain as a whole."""
+
+    def read_in() -> int:
+        words = Path("/proc/vmstat").read_text().split()
+        return int(words[words.index("pswpin") + 1])
+
+    with group("other") as other, ExitStack() as stack:
+        stays, leaves = (
+            stack.enter_context(Tenant(Spec(name, ANYWHERE, MIB), old.prefix()))
+            for name in ("stays", "leaves")
+        )
+        ksm.merge(2 * stays.equal_pages)
+        ksm.rest()
+        page_out(lambda: frames(stays) | frames(leaves), old)
+        other.take(stays.pid)
+        stack.callback(old.limit, None)
+        stress.put(old.path / "memory.swap.max", 0)
+        used = int((old.path / "memory.current").read_text())
+        stress.put(old.path / "memory.max", used + mmap.PAGESIZE)
+        old.give(6)
+        for _ in range(SCANS):  # CPUs have some left that was charged in advance
+            ksm.scan_once()
+        before = read_in()
+        for _ in range(SCANS):
+            ksm.scan_once()
+        assert read_in() - before < SCANS
+        assert domains.left_by(leaves.pid) == domains.SHARED
+        old.limit(None)
+        stress.put(old.path / "memory.swap.max", "max")
+        check_left(ksm, stays, leaves)
+
+
 @pytest.mark.windows
 def test_what_is_paged_out_while_ksmd_comes_is_not_left_there(
     ksm: Ksm, old: Group, stranger: Group

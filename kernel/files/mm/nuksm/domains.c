@@ -187,6 +187,18 @@ static bool is_full(struct mem_cgroup *memcg, long pages)
 }
 
 /*
+ * How many pages have to fit into @memcg: one for a copy, or what it takes to read for @reader.
+ * Who pays for another one's reading may be over its limit by NUKSM_ROOM pages: else who was left
+ * could keep others from leaving, by being full. Where both pay, the copy has to fit, too.
+ */
+static long pages_wanted(struct mem_cgroup *memcg, struct mem_cgroup *reader)
+{
+	if (!reader)
+		return 1;
+	return mem_cgroup_is_descendant(reader, memcg) ? NUKSM_READ_AND_COPY : 1 - NUKSM_ROOM;
+}
+
+/*
  * One page that is left is none: it is read into, finds no memory for a copy, and is free again
  * before this comes.
  */
@@ -263,10 +275,10 @@ bool nuksm_has_room(struct mm_struct *mm)
 	return owner && !full;
 }
 
-/* The first cgroup from @memcg on that has no room for so many pages, with a reference. */
-static struct mem_cgroup *get_full(struct mem_cgroup *memcg, long pages)
+/* The first cgroup from @memcg on without room for pages_wanted(), with a reference. */
+static struct mem_cgroup *get_full(struct mem_cgroup *memcg, struct mem_cgroup *reader)
 {
-	while (memcg && !is_full(memcg, pages))
+	while (memcg && !is_full(memcg, pages_wanted(memcg, reader)))
 		memcg = parent_mem_cgroup(memcg);
 	return memcg && css_tryget(&memcg->css) ? memcg : NULL;
 }
@@ -286,7 +298,7 @@ void nuksm_look_for_room(struct mm_struct *mm)
 	owner = rcu_dereference(mm->owner);
 	if (owner)
 		memcg = mem_cgroup_from_task(owner);
-	remember_full(&nuksm_full, get_full(memcg, 1));
+	remember_full(&nuksm_full, get_full(memcg, NULL));
 	rcu_read_unlock();
 }
 
@@ -311,9 +323,7 @@ void nuksm_want_room(struct mm_struct *mm)
  * @id: of the cgroup that is to pay for it
  * @mm: of the process that it is read for, whose cgroup pays if that one is gone
  *
- * Who pays for another one may be over its limit by NUKSM_ROOM pages: else who was left could
- * keep others from leaving, by being full. If it is, something is reclaimed there for the next
- * try, see nuksm_want_room().
+ * If not, something is reclaimed there for the next try, see nuksm_want_room().
  *
  * Context: ksm_thread_mutex.
  *
@@ -321,30 +331,28 @@ void nuksm_want_room(struct mm_struct *mm)
  */
 bool nuksm_payer_has_room(unsigned short id, struct mm_struct *mm)
 {
-	struct mem_cgroup *memcg, *full = nuksm_full_for_payer;
-	long pages = 1 - NUKSM_ROOM;
+	struct mem_cgroup *own, *payer, *full = nuksm_full_for_payer;
 	struct task_struct *owner;
 
 	rcu_read_lock();
-	memcg = nuksm_cgroup_of_id(id);
+	owner = rcu_dereference(mm->owner);
+	own = owner ? mem_cgroup_from_task(owner) : NULL;
+	payer = nuksm_cgroup_of_id(id);
 	/* As who charges it decides: a cgroup that is being removed does not pay */
-	if (memcg && css_tryget_online(&memcg->css)) {
-		css_put(&memcg->css);
-	} else {
-		pages = NUKSM_READ_AND_COPY;
-		owner = rcu_dereference(mm->owner);
-		memcg = owner ? mem_cgroup_from_task(owner) : NULL;
-	}
-	if (!full || !memcg || !is_full(full, pages) ||
-	    !mem_cgroup_is_descendant(memcg, full)) {
-		full = get_full(memcg, pages);
+	if (payer && css_tryget_online(&payer->css))
+		css_put(&payer->css);
+	else
+		payer = own;
+	if (own && (!full || !is_full(full, pages_wanted(full, own)) ||
+		    !mem_cgroup_is_descendant(payer, full))) {
+		full = get_full(payer, own);
 		if (full)
 			remember_full(&nuksm_full_for_payer, full);
 	}
 	if (full)
 		ask_for_room(full);
 	rcu_read_unlock();
-	return memcg && !full;
+	return own && !full;
 }
 
 struct nuksm_outsiders {
