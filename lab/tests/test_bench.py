@@ -4,11 +4,12 @@
 import os
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from nuksmlab import guard, wait
+from nuksmlab import guard, paths, wait
 from nuksmlab.bench import figures, host, meter, picture, plan, records, table
 from nuksmlab.bench.figures import BASELINE, UNPATCHED, Figures, Series
 from nuksmlab.bench.records import Result, Sample
@@ -209,13 +210,39 @@ def test_too_little_room_for_the_guest_is_an_error(
         host.check_room(10**9)
 
 
+@pytest.fixture
+def limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of mappings per process."""
+    limit = tmp_path / "max_map_count"
+    monkeypatch.setattr(host, "MAX_MAP_COUNT", limit)
+    monkeypatch.setenv("NUKSM_CACHE", str(tmp_path / "cache"))
+    return limit
+
+
 @pytest.mark.parametrize(("before", "during"), [("65530", "4000000"), ("5000000",) * 2])
 def test_limit_of_mappings_is_raised_for_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, during: str
+    limit: Path, before: str, during: str
 ) -> None:
-    limit = tmp_path / "max_map_count"
     limit.write_text(before)
-    monkeypatch.setattr(host, "MAX_MAP_COUNT", limit)
     with host.many_mappings():
         assert limit.read_text() == during
     assert limit.read_text() == before
+
+
+def test_limit_of_mappings_stays_raised_until_nobody_needs_it(limit: Path) -> None:
+    limit.write_text("65530")
+    with ExitStack() as second:
+        with host.many_mappings():
+            second.enter_context(host.many_mappings())
+        assert limit.read_text() == "4000000"
+    assert limit.read_text() == "65530"
+
+
+def test_limit_of_mappings_is_put_back_after_who_was_killed(limit: Path) -> None:
+    limit.write_text("4000000")
+    notes = paths.cache()
+    notes.mkdir()
+    (notes / "max_map_count").write_text("65530")
+    with host.many_mappings():
+        assert limit.read_text() == "4000000"
+    assert limit.read_text() == "65530"

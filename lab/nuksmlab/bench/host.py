@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What the host has to have for a guest of several GiB under User-Mode Linux."""
 
+import fcntl
 import os
 import platform
 import shutil
@@ -8,7 +9,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypedDict
+from typing import TextIO, TypedDict
+
+from nuksmlab import paths
 
 MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
 # User-Mode Linux maps each page of a guest's process for itself.
@@ -74,15 +77,49 @@ def set_max_map_count(count: int) -> None:
         raise HostError(f"this has to be set by root: sysctl -w {setting}")
 
 
+def is_alone(noted: TextIO) -> bool:
+    """Nobody else needs the limit; nobody begins to until the file is closed."""
+    try:
+        fcntl.flock(noted, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def raise_limit(noted: TextIO) -> None:
+    before = int(MAX_MAP_COUNT.read_text())
+    if before != MAPPINGS:  # else who raised it was killed, and left a note
+        noted.truncate(0)
+    if before < MAPPINGS:
+        noted.write(str(before))
+        noted.flush()
+        set_max_map_count(MAPPINGS)
+
+
+def put_back(noted: TextIO) -> None:
+    noted.seek(0)
+    if before := noted.read():
+        set_max_map_count(int(before))
+    noted.truncate(0)
+
+
 @contextmanager
 def many_mappings() -> Iterator[None]:
-    """Raises the kernel's limit of mappings per process, as long as it is needed."""
-    before = int(MAX_MAP_COUNT.read_text())
-    if before >= MAPPINGS:
-        yield
-        return
-    set_max_map_count(MAPPINGS)
-    try:
-        yield
-    finally:
-        set_max_map_count(before)
+    """Raises the kernel's limit of mappings per process, as long as anybody needs it.
+
+    The first one notes what it was, and the last puts that back.
+    """
+    paths.cache().mkdir(parents=True, exist_ok=True)
+    with (paths.cache() / "max_map_count").open("a+") as noted:
+        while True:
+            if is_alone(noted):
+                raise_limit(noted)
+            fcntl.flock(noted, fcntl.LOCK_SH)
+            # Who was the last until now may have put it back meanwhile
+            if int(MAX_MAP_COUNT.read_text()) >= MAPPINGS:
+                break
+        try:
+            yield
+        finally:
+            if is_alone(noted):
+                put_back(noted)
