@@ -246,3 +246,29 @@ def test_limit_of_mappings_is_put_back_after_who_was_killed(limit: Path) -> None
     with host.many_mappings():
         assert limit.read_text() == "4000000"
     assert limit.read_text() == "65530"
+
+
+def test_limit_of_mappings_is_raised_again_if_somebody_lowers_it(limit: Path) -> None:
+    limit.write_text("65530")
+    with host.many_mappings():
+        limit.write_text("70000")
+        with host.many_mappings():
+            assert limit.read_text() == "4000000"
+    assert limit.read_text() == "65530"
+
+
+def test_limit_of_mappings_stays_as_root_set_it_when_told_to(
+    limit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: int) -> None:
+        raise host.HostError
+
+    limit.write_text("65530")
+    with monkeypatch.context() as no_root:
+        no_root.setattr(host, "set_max_map_count", refuse)
+        with pytest.raises(host.HostError), host.many_mappings():
+            pass
+    limit.write_text("4000000")
+    with host.many_mappings():
+        pass
+    assert limit.read_text() == "4000000"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, TypedDict
 
-from nuksmlab import paths
+from nuksmlab import kernels, paths
 
 MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
 # User-Mode Linux maps each page of a guest's process for itself.
@@ -78,7 +78,7 @@ def set_max_map_count(count: int) -> None:
 
 
 def is_alone(noted: TextIO) -> bool:
-    """Nobody else needs the limit; nobody begins to until the file is closed."""
+    """Whether nobody else holds the note, as all do who need the limit."""
     try:
         fcntl.flock(noted, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -88,38 +88,40 @@ def is_alone(noted: TextIO) -> bool:
 
 def raise_limit(noted: TextIO) -> None:
     before = int(MAX_MAP_COUNT.read_text())
-    if before != MAPPINGS:  # else who raised it was killed, and left a note
+    if is_alone(noted) and before != MAPPINGS:  # else perhaps left by who was killed
         noted.truncate(0)
     if before < MAPPINGS:
-        noted.write(str(before))
-        noted.flush()
         set_max_map_count(MAPPINGS)
+        noted.seek(0)
+        if not noted.read():
+            noted.write(str(before))
+            noted.flush()
 
 
 def put_back(noted: TextIO) -> None:
     noted.seek(0)
-    if before := noted.read():
-        set_max_map_count(int(before))
+    before = noted.read()
     noted.truncate(0)
+    if before:
+        set_max_map_count(int(before))
 
 
 @contextmanager
 def many_mappings() -> Iterator[None]:
     """Raises the kernel's limit of mappings per process, as long as anybody needs it.
 
-    The first one notes what it was, and the last puts that back.
+    The first one notes what it was, and the last puts that back, one at a time.
     """
+    turn = "max_map_count.turn"
     paths.cache().mkdir(parents=True, exist_ok=True)
     with (paths.cache() / "max_map_count").open("a+") as noted:
-        while True:
-            if is_alone(noted):
-                raise_limit(noted)
+        with kernels.alone(turn):
+            raise_limit(noted)
             fcntl.flock(noted, fcntl.LOCK_SH)
-            # Who was the last until now may have put it back meanwhile
-            if int(MAX_MAP_COUNT.read_text()) >= MAPPINGS:
-                break
         try:
             yield
         finally:
-            if is_alone(noted):
-                put_back(noted)
+            with kernels.alone(turn):
+                if is_alone(noted):
+                    put_back(noted)
+                fcntl.flock(noted, fcntl.LOCK_UN)
