@@ -97,6 +97,16 @@ def pair(ksm: Ksm, old: Group, stranger: Group) -> Iterator[list[Tenant]]:
         yield tenants
 
 
+def wait_left(ksm: Ksm, pid: int) -> None:
+    """In as many scans as it takes."""
+
+    def has_left() -> bool:
+        ksm.scan_once()
+        return domains.left_by(pid) is None
+
+    wait.until(has_left, lambda: f"leaving; {ksm.counters()}")
+
+
 def check_left(ksm: Ksm, stays: Tenant, leaves: Tenant) -> None:
     """Some scans after nothing keeps it any more."""
     for _ in range(SCANS):
@@ -526,12 +536,7 @@ def test_what_ksmd_reads_is_paid_for_though_the_payer_is_gone(
         stranger.take(leaves.pid)
         stranger.limit(limit)
         gone.path.rmdir()
-
-        def has_left() -> bool:
-            ksm.scan_once()
-            return domains.left_by(leaves.pid) is None
-
-        wait.until(has_left, lambda: f"leaving; {ksm.counters()}")
+        wait_left(ksm, leaves.pid)
         assert not slots(stays) & slots(leaves)
         if not limit:  # nor does it see there when others read theirs back
             assert stranger.paid("swapcached") == 0
@@ -578,39 +583,27 @@ def test_the_last_one_can_be_read_and_copied_as_others_are_paged_out(
         wait.until(are_old, lambda: "paging out")
         # So that no CPU has any left of what was charged in advance
         stranger.limit(stranger.used_mib() - 1)
-        used = int((stranger.path / "memory.current").read_text())
-        stress.put(stranger.path / "memory.max", used + left * mmap.PAGESIZE)
-
-        def has_left() -> bool:
-            ksm.scan_once()
-            return domains.left_by(leaves.pid) is None
-
-        wait.until(has_left, lambda: f"leaving; {ksm.counters()}")
+        stranger.leave(left)
+        wait_left(ksm, leaves.pid)
         assert not set(model.slots(*last)) & slots(stays)
         stranger.limit(None)
         model.check_intact([stays])
 
 
-def test_nothing_is_read_in_vain_where_a_copy_has_no_room(ksm: Ksm, old: Group) -> None:
+def test_nothing_is_read_in_vain_where_a_copy_has_no_room(
+    ksm: Ksm, pair: list[Tenant], old: Group
+) -> None:
     """Nor where a cgroup pays for both that has left its domain as a whole."""
 
     def read_in() -> int:
         words = Path("/proc/vmstat").read_text().split()
         return int(words[words.index("pswpin") + 1])
 
-    with group("other") as other, ExitStack() as stack:
-        stays, leaves = (
-            stack.enter_context(Tenant(Spec(name, ANYWHERE, MIB), old.prefix()))
-            for name in ("stays", "leaves")
-        )
-        ksm.merge(2 * stays.equal_pages)
-        ksm.rest()
-        page_out(lambda: frames(stays) | frames(leaves), old)
+    stays, leaves = pair
+    with group("other") as other:
         other.take(stays.pid)
-        stack.callback(old.limit, None)
         stress.put(old.path / "memory.swap.max", 0)
-        used = int((old.path / "memory.current").read_text())
-        stress.put(old.path / "memory.max", used + mmap.PAGESIZE)
+        old.leave(1)
         old.give(6)
         for _ in range(SCANS):  # CPUs have some left that was charged in advance
             ksm.scan_once()
@@ -622,6 +615,7 @@ def test_nothing_is_read_in_vain_where_a_copy_has_no_room(ksm: Ksm, old: Group) 
         old.limit(None)
         stress.put(old.path / "memory.swap.max", "max")
         check_left(ksm, stays, leaves)
+        old.take(stays.pid)
 
 
 @pytest.mark.windows

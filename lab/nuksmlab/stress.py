@@ -2,6 +2,7 @@
 """What a stress run does to a machine besides merging: swap, limits, faults."""
 
 import ctypes
+import mmap
 import os
 import re
 import subprocess
@@ -60,6 +61,11 @@ class Cgroup:
 
     def limit(self, mib: int | None) -> None:
         put(self.path / "memory.max", "max" if mib is None else mib << 20)
+
+    def leave(self, pages: int) -> None:
+        """Limits it to what it has, and so many pages more."""
+        used = int((self.path / "memory.current").read_text())
+        put(self.path / "memory.max", used + pages * mmap.PAGESIZE)
 
     def used_mib(self) -> int:
         return int((self.path / "memory.current").read_text()) >> 20
