@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from nuksmlab import wait
+from nuksmlab.suite import __main__ as suite
 from nuksmlab.suite import plan
 from nuksmlab.suite.parts import SUITES, Part
 
@@ -57,6 +59,18 @@ def test_the_time_that_is_left_is_that_of_the_last_run() -> None:
     assert plan.seconds_left(PARTS, running, ["build"], last, 2) == 52
     # Slower than it was: it may end at any moment.
     assert plan.seconds_left(PARTS[:1], {"build": 99.0}, [], last, 2) == 0
+
+
+def test_a_part_that_takes_longer_than_the_last_time_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(suite, "SECONDS", tmp_path / "seconds.json")
+    some = suite.Suite(PARTS, 2)
+    some.last = {part.name: 10.0 for part in PARTS}
+    some.running = {"build": mock.Mock(ran=lambda: 9.0)}
+    assert some.report().endswith("about 0:20 left")
+    some.running = {"build": mock.Mock(ran=lambda: 11.0)}
+    assert some.report().endswith("if not more: build took less the last time")
 
 
 SPOKEN = """

@@ -138,10 +138,19 @@ class Suite:
             if part.name not in done and part.name not in self.running
         ]
         known = all(part.name in self.last for part in self.parts)
+        late = [
+            name
+            for name, seconds in ran.items()
+            if seconds > self.last.get(name, seconds)
+        ]
+        more = (
+            f", if not more: {', '.join(late)} took less the last time" if late else ""
+        )
         return (
             f"running: {', '.join(self.running) or 'nothing'};"
             f" to come: {', '.join(to_come) or 'nothing'};"
             f" {'about' if known else 'very roughly'} {clock(left)} left"
+            f"{more}"
         )
 
     def run(self) -> None:
