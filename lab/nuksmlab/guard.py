@@ -8,6 +8,7 @@ what is still there after the time it was granted SIGKILL; so does what the comm
 leaves behind. Another session is no way out, and User-Mode Linux takes one.
 """
 
+import contextlib
 import ctypes
 import os
 import select
@@ -23,38 +24,45 @@ from nuksmlab import paths
 
 POLL_SECONDS = 0.05
 PR_SET_CHILD_SUBREAPER = 36  # Linux 3.4
+THREADS = 17  # among what /proc/PID/stat has after the name
 
 
 def unwind_when_terminated() -> None:
-    """SIGTERM, or a terminal that is closed, ends this process by an exception.
+    """SIGTERM, SIGINT, or a terminal that is closed, ends this process by an exception.
 
     So `finally` puts back what this process has changed. Once is enough: what ends
     already is not disturbed. Under nohup a terminal may go.
     """
     numbers = [
         number
-        for number in (signal.SIGTERM, signal.SIGHUP)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
         if signal.getsignal(number) != signal.SIG_IGN
     ]
 
     def unwind(number: int, _frame: object) -> None:
-        for one in (*numbers, signal.SIGINT):
+        for one in numbers:
             signal.signal(one, signal.SIG_IGN)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         sys.exit(128 + number)
 
     for number in numbers:
         signal.signal(number, unwind)
 
 
-def start(
+def start(  # noqa: PLR0913 (each says another thing about the command)
     command: Sequence[str],
     *,
     grace: float,
     stdout: int | IO[bytes] | None = None,
     stderr: int | IO[bytes] | None = None,
     environment: Mapping[str, str] | None = None,
+    held: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Closing its standard input ends the command, which then has `grace` seconds."""
+    """Closing its standard input ends the command, which then has `grace` seconds.
+
+    `held` are descriptors, of locks, that stay open until all of the command is gone.
+    """
     known = dict(os.environ if environment is None else environment)
     known["PYTHONPATH"] = str(paths.REPOSITORY / "lab")
     return subprocess.Popen(
@@ -65,6 +73,7 @@ def start(
         env=known,
         cwd=paths.REPOSITORY,
         start_new_session=True,
+        pass_fds=held,
     )
 
 
@@ -83,7 +92,8 @@ def descendants(ancestor: int) -> list[int]:
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has just ended
-        if fields[0] not in "ZX":
+        # Of a process whose first thread has ended others may go on.
+        if fields[0] not in "ZX" or int(fields[THREADS]) > 1:
             children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
     found = [ancestor]
     for pid in found:
@@ -94,6 +104,14 @@ def descendants(ancestor: int) -> list[int]:
 def adopt() -> None:
     """What its descendants leave behind when they end becomes this process's child."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap(command: int) -> None:
+    """Those who have ended of what was adopted; the command's status is its own."""
+    ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    with contextlib.suppress(ChildProcessError):
+        while (one := os.waitid(os.P_ALL, 0, ended)) and one.si_pid != command:
+            os.waitpid(one.si_pid, 0)
 
 
 def signal_all(number: int) -> list[int]:
@@ -114,9 +132,9 @@ def end_all(grace: float) -> None:
         signal_all(signal.SIGTERM)
     while descendants(os.getpid()) and time.monotonic() < end_at:
         time.sleep(POLL_SECONDS)
-    # Who is root's, started by sudo, ends by itself or not at all.
-    killed = set(signal_all(signal.SIGKILL))
-    while killed & set(descendants(os.getpid())):
+    # Also who was forked meanwhile. Who is root's, started by sudo, cannot be told, and
+    # ends by itself or not at all.
+    while signal_all(signal.SIGKILL):
         time.sleep(POLL_SECONDS)
 
 
@@ -126,6 +144,7 @@ def main() -> int:
         signal.signal(number, lambda *_: None)  # handled, so that the command has none
     adopt()
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    signal.signal(signal.SIGCHLD, lambda *_: reap(child.pid))
     handle = os.pidfd_open(child.pid)
     ended, _, _ = select.select([handle, sys.stdin], [], [])
     end_all(0.0 if handle in ended else grace)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nuksmlab import kernels, paths
+from nuksmlab import guard, kernels, paths
 
 DIRECTORY = paths.BUILD / "selftests"
 TREE = Path("tools/testing/selftests")
@@ -213,6 +213,7 @@ def compare(stock_output: Path, our_output: Path) -> int:
 
 
 def main() -> int:
+    guard.unwind_when_terminated()
     parser = argparse.ArgumentParser(
         prog="nuksmlab.selftests",
         description=__doc__,

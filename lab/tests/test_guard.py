@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What is left of a command when whoever started it is gone: nothing."""
 
+import fcntl
 import signal
 import subprocess
 import sys
@@ -72,3 +73,83 @@ def test_nohup_is_respected() -> None:
     asked = ["nohup", sys.executable, "-c", code]
     said = subprocess.run(asked, capture_output=True, text=True, check=True)
     assert said.stdout == "True\n"
+
+
+FORKER = """
+import os, sys, time
+while True:
+    if not os.fork():
+        open(sys.argv[1], "a").write(f"{os.getpid()}\\n")
+        time.sleep(1000)
+    time.sleep(0.003)
+"""
+
+
+def test_who_is_forked_while_all_are_ended_is_ended_too(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    for _ in range(5):
+        process = guard.start([sys.executable, "-c", FORKER, str(pids)], grace=0)
+        wait.until(pids.exists, lambda: "a child")
+        guard.end(process)
+        assert all(is_gone(int(pid)) for pid in pids.read_text().split())
+        pids.unlink()
+
+
+def test_what_is_adopted_and_ends_does_not_stay_as_a_zombie(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    orphan = f"(sh -c 'echo $$' >{said}) & sleep 1000"
+    process = guard.start(["sh", "-c", orphan], grace=0)
+    try:
+        wait.until(lambda: said.exists() and said.read_text() != "", lambda: "it")
+        pid = int(said.read_text())
+        wait.until(lambda: not Path(f"/proc/{pid}").exists(), lambda: "its end")
+    finally:
+        guard.end(process)
+
+
+HEADLESS = """
+import threading, time, ctypes, sys, os
+threading.Thread(target=time.sleep, args=(1000,)).start()
+open(sys.argv[1], "w").write(str(os.getpid()))
+ctypes.CDLL(None).syscall(60, 0)  # exit, of this thread alone
+"""
+
+
+def test_a_process_whose_first_thread_has_ended_is_ended_too(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    process = guard.start([sys.executable, "-c", HEADLESS, str(pid)], grace=0)
+    wait.until(lambda: pid.exists() and pid.read_text() != "", lambda: "it")
+    stat = Path(f"/proc/{pid.read_text()}/stat")
+    wait.until(lambda: ") Z " in stat.read_text(), lambda: "the end of its thread")
+    guard.end(process)
+    assert not stat.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_ends_already_is_not_disturbed(number: signal.Signals) -> None:
+    code = f"""
+import os, signal
+from nuksmlab import guard
+guard.unwind_when_terminated()
+try:
+    os.kill(os.getpid(), {number})
+finally:
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("put back")
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert said.stdout == "put back\n"
+
+
+def test_locks_last_as_long_as_what_holds_them(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = guard.start(["sleep", "1000"], grace=0, held=[lock.fileno()])
+    with (tmp_path / "lock").open("w") as another:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        guard.end(process)
+        fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)

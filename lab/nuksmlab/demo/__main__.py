@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from nuksmlab import accelerator, kernels, machine, paths
+from nuksmlab import accelerator, guard, kernels, machine, paths
 from nuksmlab.demo import claims, table
 from nuksmlab.demo.records import Observed, summarize
 
@@ -46,6 +46,7 @@ def observe(kernel: Path, nodes: int) -> Observed:
 
 
 def main() -> int:
+    guard.unwind_when_terminated()
     arguments = parse_arguments()
     try:
         observed = observe(kernels.find(arguments.kernel), arguments.nodes)
