@@ -37,6 +37,7 @@ PART_GIB = 5
 SETTINGS = (
     *("ARCH", "CONFIG", "CPUS", "HOST", "KERNEL"),
     *("NODES", "QUICK", "SECONDS", "SEED", "VERSION"),
+    *("MAKEFLAGS", "MAKEOVERRIDES"),  # they have what make was told
 )
 
 Line = tuple[str, bytes]
@@ -62,7 +63,7 @@ def last_lines(name: str) -> list[str]:
 class Running:
     """A part, which ends when this process does, with all that it has started."""
 
-    def __init__(self, part: Part, lines: "queue.Queue[Line]") -> None:
+    def __init__(self, part: Part, lines: "queue.Queue[Line]", lock: int) -> None:
         self.part = part
         self.kept = (OUTPUT / f"{part.name}.txt").open("wb", buffering=0)
         self.began = time.monotonic()
@@ -72,6 +73,7 @@ class Running:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             environment={k: v for k, v in os.environ.items() if k not in SETTINGS},
+            held=[lock],
         )
         threading.Thread(target=self._pass_on, args=(lines,), daemon=True).start()
 
@@ -90,8 +92,8 @@ class Running:
 
 
 class Suite:
-    def __init__(self, parts: Sequence[Part], at_once: int) -> None:
-        self.parts, self.at_once = parts, at_once
+    def __init__(self, parts: Sequence[Part], at_once: int, lock: int) -> None:
+        self.parts, self.at_once, self.lock = parts, at_once, lock
         self.last: dict[str, float] = {}
         with contextlib.suppress(FileNotFoundError, ValueError):
             self.last = json.loads(SECONDS.read_text())
@@ -112,7 +114,7 @@ class Suite:
             known = self.last.get(part.name)
             took = f"; it took {clock(known)} the last time" if known else ""
             self.say(part.name, f"begins{took}")
-            self.running[part.name] = Running(part, self.lines)
+            self.running[part.name] = Running(part, self.lines, self.lock)
 
     def ended(self, name: str) -> None:
         part = self.running.pop(name)
@@ -231,7 +233,8 @@ def main() -> int:
         except BlockingIOError:
             print("tests are being run here already", file=sys.stderr)
             return 1
-        return run(Suite(SUITES[options.suite], options.at_once), options.suite)
+        parts = SUITES[options.suite]
+        return run(Suite(parts, options.at_once, lock.fileno()), options.suite)
 
 
 if __name__ == "__main__":
