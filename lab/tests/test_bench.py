@@ -219,6 +219,10 @@ def limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return limit
 
 
+def refuse(_: int) -> None:
+    raise host.HostError("by root only")
+
+
 @pytest.mark.parametrize(("before", "during"), [("65530", "4000000"), ("5000000",) * 2])
 def test_limit_of_mappings_is_raised_for_a_time(
     limit: Path, before: str, during: str
@@ -240,9 +244,8 @@ def test_limit_of_mappings_stays_raised_until_nobody_needs_it(limit: Path) -> No
 
 def test_limit_of_mappings_is_put_back_after_who_was_killed(limit: Path) -> None:
     limit.write_text("4000000")
-    notes = paths.cache()
-    notes.mkdir()
-    (notes / "max_map_count").write_text("65530")
+    paths.cache().mkdir()
+    host.note().write_text("65530")
     with host.many_mappings():
         assert limit.read_text() == "4000000"
     assert limit.read_text() == "65530"
@@ -260,9 +263,6 @@ def test_limit_of_mappings_is_raised_again_if_somebody_lowers_it(limit: Path) ->
 def test_limit_of_mappings_stays_as_root_set_it_when_told_to(
     limit: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: int) -> None:
-        raise host.HostError
-
     limit.write_text("65530")
     with monkeypatch.context() as no_root:
         no_root.setattr(host, "set_max_map_count", refuse)
@@ -272,3 +272,60 @@ def test_limit_of_mappings_stays_as_root_set_it_when_told_to(
     with host.many_mappings():
         pass
     assert limit.read_text() == "4000000"
+
+
+def test_limit_of_mappings_that_cannot_be_put_back_is_put_back_by_the_next(
+    limit: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limit.write_text("65530")
+    with monkeypatch.context() as no_root, host.many_mappings():
+        no_root.setattr(host, "set_max_map_count", refuse)
+    assert capsys.readouterr().err == "by root only\n"
+    assert limit.read_text() == "4000000"
+    with host.many_mappings():
+        pass
+    assert limit.read_text() == "65530"
+
+
+def test_limit_of_mappings_is_put_back_by_who_is_ended_while_it_is_raised(
+    limit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(count: int) -> None:
+        limit.write_text(str(count))
+        if count == host.MAPPINGS:
+            raise SystemExit
+
+    limit.write_text("65530")
+    monkeypatch.setattr(host, "set_max_map_count", ended)
+    with pytest.raises(SystemExit), host.many_mappings():
+        pass
+    assert limit.read_text() == "65530"
+
+
+def test_limit_of_mappings_stays_raised_for_users_with_other_caches(
+    limit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit.write_text("65530")
+    with ExitStack() as second:
+        with host.many_mappings():
+            monkeypatch.setenv("NUKSM_CACHE", str(tmp_path / "another"))
+            second.enter_context(host.many_mappings())
+            monkeypatch.setenv("NUKSM_CACHE", str(tmp_path / "cache"))
+        assert limit.read_text() == "4000000"
+
+
+def test_limit_of_mappings_that_root_sets_meanwhile_stays(limit: Path) -> None:
+    limit.write_text("65530")
+    with host.many_mappings():
+        limit.write_text("8000000")
+    assert limit.read_text() == "8000000"
+
+
+def test_without_sudo_it_is_said_what_root_has_to_do(
+    limit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit.write_text("65530")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(host.HostError, match="sysctl -w"), host.many_mappings():
+        pass

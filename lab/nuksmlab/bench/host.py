@@ -6,14 +6,16 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, TypedDict
 
-from nuksmlab import kernels, paths
+from nuksmlab import paths
 
 MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # User-Mode Linux maps each page of a guest's process for itself.
 MAPPINGS = 4_000_000
 
@@ -68,60 +70,88 @@ def check_room(mib: int) -> None:
 
 
 def set_max_map_count(count: int) -> None:
-    if os.access(MAX_MAP_COUNT, os.W_OK):
-        MAX_MAP_COUNT.write_text(str(count))
-        return
     setting = f"vm.max_map_count={count}"
-    done = subprocess.run(["sudo", "-n", "sysctl", "-q", "-w", setting], check=False)
-    if done.returncode != 0:
-        raise HostError(f"this has to be set by root: sysctl -w {setting}")
-
-
-def is_alone(noted: TextIO) -> bool:
-    """Whether nobody else holds the note, as all do who need the limit."""
     try:
-        fcntl.flock(noted, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.access(MAX_MAP_COUNT, os.W_OK):
+            MAX_MAP_COUNT.write_text(str(count))
+        else:
+            command = ["sudo", "-n", "sysctl", "-q", "-w", setting]
+            subprocess.run(command, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise HostError(f"this has to be set by root: sysctl -w {setting}") from error
+
+
+def max_map_count() -> int:
+    return int(MAX_MAP_COUNT.read_text())
+
+
+def note() -> Path:
+    """Says, from before it is raised until it is put back, what the limit was.
+
+    It outlives who was killed, but not a boot, which forgets the limit, too.
+    """
+    return paths.cache() / f"max_map_count-{BOOT_ID.read_text().strip()}"
+
+
+def is_alone(held: TextIO) -> bool:
+    """Whether nobody else holds the limit, as all do who need it."""
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
-def raise_limit(noted: TextIO) -> None:
-    before = int(MAX_MAP_COUNT.read_text())
-    if is_alone(noted) and before != MAPPINGS:  # else perhaps left by who was killed
-        noted.truncate(0)
-    if before < MAPPINGS:
-        set_max_map_count(MAPPINGS)
-        noted.seek(0)
-        if not noted.read():
-            noted.write(str(before))
-            noted.flush()
+def raise_limit(alone: bool) -> None:
+    before = max_map_count()
+    if alone and before != MAPPINGS:  # else perhaps left by who was killed
+        note().unlink(missing_ok=True)
+    if before >= MAPPINGS:
+        return
+    if not note().exists():
+        note().parent.mkdir(parents=True, exist_ok=True)
+        note().write_text(str(before))
+    set_max_map_count(MAPPINGS)
 
 
-def put_back(noted: TextIO) -> None:
-    noted.seek(0)
-    before = noted.read()
-    noted.truncate(0)
-    if before:
-        set_max_map_count(int(before))
+def put_back() -> None:
+    """What it was, unless somebody has set it meanwhile; what fails is only said."""
+    if not note().exists():
+        return
+    before = note().read_text()
+    if before and max_map_count() == MAPPINGS:
+        try:
+            set_max_map_count(int(before))
+        except HostError as error:
+            print(error, file=sys.stderr, flush=True)
+            return
+    note().unlink()
+
+
+@contextmanager
+def turn() -> Iterator[None]:
+    """One process of this machine at a time: each user has a cache of his own."""
+    directory = os.open(MAX_MAP_COUNT.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(directory)
 
 
 @contextmanager
 def many_mappings() -> Iterator[None]:
     """Raises the kernel's limit of mappings per process, as long as anybody needs it.
 
-    The first one notes what it was, and the last puts that back, one at a time.
+    The first one notes what it was, and the last puts that back.
     """
-    turn = "max_map_count.turn"
-    paths.cache().mkdir(parents=True, exist_ok=True)
-    with (paths.cache() / "max_map_count").open("a+") as noted:
-        with kernels.alone(turn):
-            raise_limit(noted)
-            fcntl.flock(noted, fcntl.LOCK_SH)
+    with MAX_MAP_COUNT.open() as held:
         try:
+            with turn():
+                raise_limit(is_alone(held))
+                fcntl.flock(held, fcntl.LOCK_SH)
             yield
         finally:
-            with kernels.alone(turn):
-                if is_alone(noted):
-                    put_back(noted)
-                fcntl.flock(noted, fcntl.LOCK_UN)
+            with turn():
+                if is_alone(held):
+                    put_back()
