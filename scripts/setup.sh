@@ -156,6 +156,11 @@ set_up_python() {
 	cp "$wanted" "$stamp"
 }
 
+# Ended, it waits for what it has started: apt is not to be left half-way.
+trap 'exit 143' TERM
+trap 'exit 130' INT
+trap 'exit 129' HUP
+
 # One at a time; who comes second finds nothing missing.
 mkdir -p "$repository/build"
 exec 9>"$repository/build/.setup.lock"

@@ -18,18 +18,25 @@ PACKAGES = ("systemd-sysv", "python3")
 
 
 def as_root(*command: str | Path) -> None:
-    """Asks nothing: setup.sh has asked, if sudo asks at all."""
+    """Asks nothing: who is not root is one whom sudo asks for no password.
+
+    When this process is ended, the command has time to undo what it has mounted.
+    """
     sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    done = subprocess.run(
-        [*sudo, *command],
+    process = guard.start(
+        [*sudo, *map(str, command)],
+        grace=60,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        env=machine.environment(),
+        environment=machine.environment(),
     )
-    if done.returncode != 0:
-        raise SystemExit(f"{command[0]} failed:\n{done.stdout[-2000:]}")
+    try:
+        assert process.stdout
+        said = process.stdout.read().decode(errors="replace")
+    finally:
+        guard.end(process)
+    if process.returncode != 0:
+        raise SystemExit(f"{command[0]} failed:\n{said[-2000:]}")
 
 
 def image() -> Path:
@@ -50,7 +57,7 @@ def image() -> Path:
         as_root("mksquashfs", root, new, "-comp", "lz4", "-no-xattrs", "-quiet")
         new.rename(path)
     finally:
-        as_root("rm", "-rf", directory)
+        as_root("rm", "-rf", "--one-file-system", directory)
     return path
 
 
