@@ -52,5 +52,7 @@ def kvm_works(kernel: Path) -> bool:
     if not verdict.is_file():
         print("  trying whether KVM works here", flush=True)
         verdict.parent.mkdir(parents=True, exist_ok=True)
-        verdict.write_text("works" if probe(kernel) else "fails")
+        new = verdict.with_name(f"{verdict.name}.{os.getpid()}")
+        new.write_text("works" if probe(kernel) else "fails")
+        new.replace(verdict)
     return verdict.read_text() == "works"

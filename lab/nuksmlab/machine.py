@@ -212,7 +212,7 @@ def relay(
             now = time.monotonic()
             if data:
                 silent_since = now
-            elif now - silent_since > seconds:
+            elif not ended and now - silent_since > seconds:
                 raise MachineError(f"the machine said nothing for {seconds:.0f} s")
             if quiet:
                 continue

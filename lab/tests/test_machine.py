@@ -144,6 +144,13 @@ def test_deadline_ends_a_machine_that_hangs(
     assert "booting" in capfd.readouterr().out
 
 
+def test_a_machine_that_has_ended_does_not_hang(tmp_path: Path) -> None:
+    machine.prepare(["true"], tmp_path)
+    process = start("")
+    process.wait()
+    machine.relay(process, tmp_path, 0, quiet=True)
+
+
 @pytest.mark.parametrize("quiet", [False, True])
 def test_all_that_the_guest_says_is_passed_on(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, quiet: bool
