@@ -13,7 +13,6 @@ OUR_KERNEL := $(filter nuksm nuksm-%,$(KERNEL))
 IN_MACHINE := $(PYTHON) -m nuksmlab run $(KERNEL_OPTION)
 OF_KERNEL := $(addprefix -,$(notdir $(KERNEL)))
 OF_VERSION := $(if $(filter-out 6.12,$(VERSION)),-$(VERSION))
-SMP := $(if $(CPUS),-smp)
 ON_ENGINE := $(PYTHON) -m nuksmlab run --kernel nuksm$(OF_VERSION)
 TESTS := $(PYTHON) -m pytest -v -c lab/pyproject.toml -p no:cacheprovider
 GUEST_TESTS := $(TESTS) lab/guest_tests
@@ -25,6 +24,9 @@ ON_NODES := not stress and not cost and not exhaustive and not windows and not t
 # In machines of their own beside the others: they wait for looks, or need the program.
 USE_TESTS := $(addprefix lab/engine_tests/,test_looks.py test_replicas.py)
 PROGRAM_TESTS := $(addprefix lab/engine_tests/,test_program.py test_domain_rules.py test_paper.py)
+
+# A line of a recipe is one command, by exec where it needs a shell: make signals what it
+# has started itself, and a shell that waits for another command would end alone.
 
 # What targets need; nothing, where nuksmlab.suite has seen to it.
 READY := setup build
@@ -71,8 +73,7 @@ series: setup-kernel ## write the engine as patches for git am into build/series
 engine: engine-um engine-2 engine-looks engine-replicas engine-program engine-4 engine-tiers engine-debug ## run the engine's tests, on its own kernels
 
 engine-um: $(READY) # what needs no nodes, and the tests in the kernel
-	kernel=$$(kernel/build.sh um $(VERSION)) && \
-	$(PYTHON) -m nuksmlab uml --kernel "$$kernel" --memory-mib 512 --output build/engine-um$(OF_VERSION) -- $(ENGINE_TESTS) -m "not stress and not cost and not windows and not tiers"
+	$(PYTHON) -m nuksmlab uml --version $(VERSION) --memory-mib 512 --output build/engine-um$(OF_VERSION) -- $(ENGINE_TESTS) -m "not stress and not cost and not windows and not tiers"
 
 engine-2: $(READY)
 	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2$(OF_VERSION) -- $(ENGINE_TESTS) $(addprefix --ignore ,$(USE_TESTS) $(PROGRAM_TESTS)) -m "$(ON_NODES)"
@@ -119,16 +120,18 @@ guest-4: $(READY)
 
 # Apart from `test`: nested guests need more of the emulator than it always gives.
 vms: setup build ## virtual machines by KVM: is what they write merged, and as much as estimated?
-	kernel=$$(kernel/build.sh lab $(VERSION)) && $(IN_MACHINE) --nested --nodes 2 --memory-mib 1024 --output build/vms -- \
-		env NUKSM_VM_KERNEL="$$kernel" $(GUEST_TESTS) -m vm -s
+	exec kernel/build.sh lab $(VERSION) >build/vms-kernel
+	exec $(IN_MACHINE) --nested --nodes 2 --memory-mib 1024 --output build/vms -- \
+		env NUKSM_VM_KERNEL="$$(cat build/vms-kernel)" $(GUEST_TESTS) -m vm -s
 
 counter: $(READY) ## test the counting of DRAM accesses, in a counting machine
 	$(ON_ENGINE) --count --nodes 2 --memory-mib 512 --output build/counter$(OF_VERSION) -- $(TESTS) lab/counter_tests
 
 package: $(READY) deb ## test the Debian package and its unit, under systemd in a machine
 	packaging/deb.sh +upgrade
-	image=$$($(PYTHON) -m nuksmlab.debian_root) && \
-	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/package -- $(PYTHON) -m nuksmlab.systemd "$$image" \
+	exec $(PYTHON) -m nuksmlab.debian_root >build/debian-root
+	exec $(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/package -- \
+		$(PYTHON) -m nuksmlab.systemd "$$(cat build/debian-root)" \
 		$(subst $(PYTHON),python3,$(GUEST_TESTS)) -m package
 
 cost: setup build ## measure a pass over 1 GiB of merged pages, serving 64 tenants, and what readers cost ksmd
@@ -137,10 +140,7 @@ cost: setup build ## measure a pass over 1 GiB of merged pages, serving 64 tenan
 	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/cost-readers -- $(ENGINE_TESTS) -m cost -s
 
 bench: setup build ## measure the engine's scans against stock's; QUICK=1 for ten minutes; VERSION=7.3 CPUS=2
-	kernel=$$(kernel/build.sh um$(SMP) $(VERSION)) && stock=$$(kernel/build.sh um$(SMP)-stock $(VERSION)) && \
-	{ $(PYTHON) -m nuksmlab.bench index --kernel "$$kernel" --stock "$$stock" $(if $(QUICK),--quick) \
-		--name index$(OF_VERSION)$(if $(CPUS),-$(CPUS)cpus) $(if $(CPUS),--cpus $(CPUS)); missed=$$?; \
-		$(if $(CPUS),,$(foreach experiment,steady neighbour domains,$(PYTHON) -m nuksmlab.bench $(experiment) --kernel "$$kernel" $(if $(QUICK),--quick) --name $(experiment)$(OF_VERSION) || missed=1;)) exit $$missed; }
+	$(PYTHON) -m nuksmlab.bench all --version $(VERSION) $(if $(QUICK),--quick) $(if $(CPUS),--cpus $(CPUS))
 
 paper: $(READY) ## reproduce the paper; QUICK=1 in small, EXPERIMENT=NAME one only, HOST=1 on this machine
 	$(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) $(if $(HOST),--host) \

@@ -10,7 +10,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from nuksmlab import accelerator, counter, kernels, machine, paths, uml
+from nuksmlab import accelerator, counter, guard, kernels, machine, paths, uml
 
 
 def parser() -> argparse.ArgumentParser:
@@ -40,7 +40,8 @@ def parser() -> argparse.ArgumentParser:
         help="emulate so that guests by KVM can run inside",
     )
     umls = commands.add_parser("uml", help="in a User-Mode Linux kernel")
-    umls.add_argument("--kernel", type=Path, required=True)
+    umls.add_argument("--kernel", type=Path, help="to boot; default: ours")
+    umls.add_argument("--version", default=kernels.DEFAULT, help="of ours")
     for command in (run, umls):
         command.add_argument(
             "--memory-mib", type=int, default=1024, help="of each node"
@@ -65,8 +66,9 @@ def parser() -> argparse.ArgumentParser:
 
 def boot(arguments: argparse.Namespace) -> int:
     if arguments.how == "uml":
+        own = arguments.kernel or kernels.build("um", arguments.version)
         return uml.boot(
-            uml.Guest(arguments.kernel, arguments.memory_mib),
+            uml.Guest(own, arguments.memory_mib),
             arguments.command,
             arguments.output,
             arguments.deadline,
@@ -103,6 +105,7 @@ def boot(arguments: argparse.Namespace) -> int:
 
 
 def main() -> int:
+    guard.unwind_when_terminated()
     try:
         return boot(parser().parse_args())
     except (kernels.KernelError, machine.MachineError) as error:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The benchmark, from the host: boots, collects, makes the table and the picture.
 
+all:     builds the kernels; index, and with one CPU steady, neighbour and domains
 index:   four indexes in one boot, and the same kernel without the engine
 steady:  scanning what was scanned before, and tenants that come, in one boot
 neighbour: what such scans cost a program on another CPU
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from nuksmlab import guard, machine, paths, uml
+from nuksmlab import guard, kernels, machine, paths, uml
 from nuksmlab.bench import (
     domains,
     figures,
@@ -40,7 +41,10 @@ from nuksmlab.bench.records import Result, Run
 GUEST_MIB = 5120
 # Four tenants of 128 MiB.
 SCANS_GUEST_MIB = 1024
+# 64 pairs of tenants of 8 MiB.
+DOMAINS_GUEST_MIB = 1536
 BOOT_SECONDS = 7200.0
+ALL = ("index", "steady", "neighbour", "domains")
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,10 @@ def parse_arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, dest="command")
+    everything = commands.add_parser("all")
+    everything.add_argument("--version", default=kernels.DEFAULT, help="of Linux")
+    everything.add_argument("--quick", action="store_true", help="in small, once")
+    everything.add_argument("--cpus", type=int, help="of the guest; default: 1")
     index = commands.add_parser("index")
     index.add_argument("--stock", type=Path, required=True, help="without the engine")
     index.add_argument("--quick", action="store_true", help="256 MiB, once")
@@ -222,13 +230,13 @@ def beside(name: str, kernel: Path, extent: neighbour.Extent) -> int:
 
 def apart(name: str, kernel: Path, extent: domains.Extent) -> int:
     """domains.json, or so, and its table."""
-    host.check_room(SCANS_GUEST_MIB)
+    host.check_room(DOMAINS_GUEST_MIB)
     raw = new_folder(name, host.describe())
     results: list[domains.Cost] = []
     with host.many_mappings():
         for repetition in range(extent.repetitions):
             output = raw / str(repetition)
-            guest = uml.Guest(kernel, SCANS_GUEST_MIB)
+            guest = uml.Guest(kernel, DOMAINS_GUEST_MIB)
             runs = domains.runs(extent, repetition)
             meter = run_guest("domains_guest", guest, output, runs)
             results += [
@@ -262,13 +270,50 @@ def carry_out(arguments: argparse.Namespace) -> int:
     return experiment(arguments.name, extent, boots, arguments.cpus)
 
 
-def main() -> int:
-    guard.unwind_when_terminated()
+def attempt(arguments: argparse.Namespace) -> int:
     try:
-        return carry_out(parse_arguments())
+        return carry_out(arguments)
     except (machine.MachineError, host.HostError, FileNotFoundError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
+
+
+def all_of_them(arguments: argparse.Namespace) -> int:
+    """Under names with the version and the CPUs, if these are others than by default.
+
+    One that fails does not keep the others from being run.
+    """
+    config = "um-smp" if arguments.cpus else "um"
+    try:
+        kernel = kernels.build(config, arguments.version)
+        stock = kernels.build(f"{config}-stock", arguments.version)
+    except kernels.KernelError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    kind = "" if arguments.version == kernels.DEFAULT else f"-{arguments.version}"
+    if arguments.cpus:
+        kind += f"-{arguments.cpus}cpus"
+    return max(
+        attempt(
+            argparse.Namespace(
+                command=command,
+                kernel=kernel,
+                stock=stock,
+                quick=arguments.quick,
+                cpus=arguments.cpus or 1,
+                name=f"{command}{kind}",
+            )
+        )
+        for command in (ALL[:1] if arguments.cpus else ALL)
+    )
+
+
+def main() -> int:
+    guard.unwind_when_terminated()
+    arguments = parse_arguments()
+    if arguments.command == "all":
+        return all_of_them(arguments)
+    return attempt(arguments)
 
 
 if __name__ == "__main__":
