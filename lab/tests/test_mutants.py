@@ -21,7 +21,9 @@ def test_mutant_is_another_kernel(tmp_path: Path, mutant: command.Mutant) -> Non
 
 
 def test_text_that_is_gone_is_no_mutant(tmp_path: Path) -> None:
-    gone = command.Mutant("gone", "nothing", "files/mm/nuksm/policy.c", "@gone@", "")
+    gone = command.Mutant(
+        "gone", "nothing", "test_it.py", "files/mm/nuksm/policy.c", "@gone@", ""
+    )
     with pytest.raises(command.MutantError, match="not once in"):
         command.make(gone, tmp_path / "kernel")
 
@@ -30,8 +32,15 @@ def test_table_shows_who_noticed_what(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "OUTPUT", tmp_path)
-    found = {"inputs": "0", "by": {"KUnit": [], "paper": ["fair: BTree", "fair: CG"]}}
+    found = {"inputs": "0", "by": {"two nodes": [], "paper": ["fair: BTree", "CG"]}}
     (tmp_path / "by-turns.json").write_text(json.dumps(found))
     lines = command.table(MUTANTS).splitlines()
-    assert lines[2].endswith("| none | 2: fair: BTree |")
-    assert "not run" in lines[3]
+    assert lines[2].endswith("|  |  | none |  | 2: fair: BTree |")
+    assert lines[3].endswith("|  |  |  |  |  |")
+
+
+def test_what_is_meant_for_it_is_there() -> None:
+    for mutant in MUTANTS.values():
+        file, _, name = mutant.by.partition("::")
+        text = (paths.REPOSITORY / command.ENGINE_TESTS / file).read_text()
+        assert not name or f"def {name}(" in text

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Breaks the engine on purpose, in each way of mutants.toml, and says who notices.
 
-Each mutant is built, and judged by the tests in the kernel, the engine's tests on two
-nodes and on four, and the goals of the paper in small. It takes a quarter of an hour
-and more for each. What was judged before is kept, as long as neither the kernel nor
-the tests change; build/mutants/table.md is made of all that is there.
+Each mutant is built, and judged by the test that is meant for it (`by`): two minutes.
+With --all the tests in the kernel, the engine's tests on two nodes and on four, and the
+goals of the paper in small judge it, too: a quarter of an hour and more for each. What
+was judged before is kept, as long as neither the kernel nor the tests change;
+build/mutants/table.md is made of all that is there.
 """
 
 import argparse
@@ -24,9 +25,14 @@ from nuksmlab import guard, paths
 
 OUTPUT = paths.BUILD / "mutants"
 MUTANTS = Path(__file__).with_name("mutants.toml")
+MEANT = "meant for it"
+ALL = (MEANT, "one node, KUnit", "two nodes", "four nodes", "paper")
+ENGINE_TESTS = "lab/engine_tests"
 TESTED_ALWAYS = (
     "not stress and not cost and not exhaustive and not windows and not tiers"
 )
+# Without a word by a machine in which one test, or a file of them, is run.
+HANGS_SECONDS = 600
 EXPERIMENTS = ("fairness", "priority", "nodes")
 
 
@@ -40,10 +46,12 @@ class Mutant:
 
     name: str
     what: str
+    by: str
     file: str
     old: str
     new: str
     more: Sequence[tuple[str, str]] = field(default=())
+    nodes: int = 2
 
     def replacements(self) -> list[tuple[str, str]]:
         return [(self.old, self.new), *self.more]
@@ -93,12 +101,12 @@ def run(command: Sequence[str], log: Path) -> str:
     return log.read_text(errors="replace")
 
 
-def tests(command: Sequence[str], output: Path) -> list[str]:
+def tests(command: Sequence[str], output: Path, which: str = ENGINE_TESTS) -> list[str]:
     """Those that failed; one for all if there is no verdict."""
     python = sys.executable
     pytest = [python, "-m", "pytest", "-rfE", "--tb=no", "-p", "no:cacheprovider"]
-    selection = ["-c", "lab/pyproject.toml", "lab/engine_tests", "-m", TESTED_ALWAYS]
-    skipped = ["--ignore", "lab/engine_tests/test_selftests.py"]
+    selection = ["-c", "lab/pyproject.toml", which, "-m", TESTED_ALWAYS]
+    skipped = ["--ignore", f"{ENGINE_TESTS}/test_selftests.py"]
     where = ["--output", str(output), "--"]
     text = run(
         [python, "-m", "nuksmlab", *command, *where, *pytest, *selection, *skipped],
@@ -126,22 +134,30 @@ def goals(kernel: Path, output: Path) -> list[str]:
     return failed
 
 
-def judge(folder: Path) -> dict[str, list[str]]:
-    """In the order of what it takes; all of them, so that the table has no gap."""
+def judge(mutant: Mutant, folder: Path, by_all: bool) -> dict[str, list[str]]:
+    """In the order of what it takes."""
     kernel = build(folder / "kernel", "lab")
-    user_mode = build(folder / "kernel", "um")
-    machine = ["run", "--kernel", str(kernel), "--memory-mib", "768"]
-    uml = ["uml", "--kernel", str(user_mode), "--memory-mib", "512"]
+    machine = ["run", "--kernel", str(kernel), "--memory-mib", "768", "--nodes"]
     try:
-        return {
-            "one node, KUnit": tests(uml, folder / "um"),
-            "two nodes": tests([*machine, "--nodes", "2"], folder / "two"),
-            "four nodes": tests([*machine, "--nodes", "4"], folder / "four"),
-            "paper": goals(kernel, folder),
-        }
+        own = tests(
+            [*machine, str(mutant.nodes), "--deadline", str(HANGS_SECONDS)],
+            folder / "meant",
+            f"{ENGINE_TESTS}/{mutant.by}",
+        )
+        if not by_all:
+            return {MEANT: own}
+        user_mode = build(folder / "kernel", "um")
+        uml = ["uml", "--kernel", str(user_mode), "--memory-mib", "512"]
+        try:
+            on_one = tests(uml, folder / "um")
+        finally:
+            shutil.rmtree(user_mode)
+        on_two = tests([*machine, "2"], folder / "two")
+        on_four = tests([*machine, "4"], folder / "four")
+        by = (own, on_one, on_two, on_four, goals(kernel, folder))
+        return dict(zip(ALL, by, strict=True))
     finally:
-        for built in (kernel, user_mode):
-            shutil.rmtree(built)
+        shutil.rmtree(kernel)
 
 
 def inputs(mutant: Mutant) -> str:
@@ -155,22 +171,29 @@ def inputs(mutant: Mutant) -> str:
 
 
 def table(mutants: dict[str, Mutant]) -> str:
+    """What nobody was asked for is left empty."""
     rows = []
     for mutant in mutants.values():
         path = OUTPUT / f"{mutant.name}.json"
-        if not path.exists():
-            rows.append(f"| {mutant.name} | {mutant.what} | not run | | |")
-            continue
-        found: Found = json.loads(path.read_text())
+        found: Found = {"inputs": "", "by": {}}
+        if path.exists():
+            found = json.loads(path.read_text())
         cells = [
-            f"{len(names)}: {names[0]}" if names else "none"
-            for names in found["by"].values()
+            (f"{len(names)}: {names[0]}" if names else "none")
+            if (names := found["by"].get(judge)) is not None
+            else ""
+            for judge in ALL
         ]
         rows.append(f"| {mutant.name} | {mutant.what} | {' | '.join(cells)} |")
-    head = (
-        "| mutant | what is broken | one node, KUnit | two nodes | four nodes | paper |"
-    )
-    return "\n".join([head, "|---|---|---|---|---|---|", *rows]) + "\n"
+    head = f"| mutant | what is broken | {' | '.join(ALL)} |"
+    return "\n".join([head, "|---" * (2 + len(ALL)) + "|", *rows]) + "\n"
+
+
+def is_judged(path: Path, wanted: str, by_all: bool) -> bool:
+    if not path.exists():
+        return False
+    found: Found = json.loads(path.read_text())
+    return found["inputs"] == wanted and len(found["by"]) >= (len(ALL) if by_all else 1)
 
 
 def main() -> int:
@@ -178,7 +201,9 @@ def main() -> int:
     mutants = known()
     parser = argparse.ArgumentParser(prog="nuksmlab.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(mutants))
-    chosen = parser.parse_args().names or list(mutants)
+    parser.add_argument("--all", action="store_true", help="ask all who could notice")
+    arguments = parser.parse_args()
+    chosen = arguments.names or list(mutants)
     if unknown := set(chosen) - set(mutants):
         parser.error(f"no such mutant: {', '.join(unknown)}")
     OUTPUT.mkdir(parents=True, exist_ok=True)
@@ -186,12 +211,12 @@ def main() -> int:
     for name in chosen:
         mutant, path = mutants[name], OUTPUT / f"{name}.json"
         wanted = inputs(mutant)
-        if not path.exists() or json.loads(path.read_text())["inputs"] != wanted:
+        if not is_judged(path, wanted, arguments.all):
             print(f"{name}: {mutant.what}", flush=True)
             folder = OUTPUT / name
             shutil.rmtree(folder, ignore_errors=True)
             make(mutant, folder / "kernel")
-            found = Found(inputs=wanted, by=judge(folder))
+            found = Found(inputs=wanted, by=judge(mutant, folder, arguments.all))
             path.write_text(json.dumps(found, indent=1) + "\n")
         found = json.loads(path.read_text())
         for by, names in found["by"].items():
