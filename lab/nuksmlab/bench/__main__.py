@@ -39,10 +39,8 @@ from nuksmlab.bench.records import Result, Run
 # Two copies of 2048 MiB, what the kernel keeps about their pages, and the rest.
 # The same for each size, because it decides how many trees there are.
 GUEST_MIB = 5120
-# Four tenants of 128 MiB.
+# Four tenants of 128 MiB, or 128 of 2.
 SCANS_GUEST_MIB = 1024
-# 64 pairs of tenants of 8 MiB.
-DOMAINS_GUEST_MIB = 1536
 BOOT_SECONDS = 7200.0
 ALL = ("index", "steady", "neighbour", "domains")
 
@@ -230,13 +228,13 @@ def beside(name: str, kernel: Path, extent: neighbour.Extent) -> int:
 
 def apart(name: str, kernel: Path, extent: domains.Extent) -> int:
     """domains.json, or so, and its table."""
-    host.check_room(DOMAINS_GUEST_MIB)
+    host.check_room(SCANS_GUEST_MIB)
     raw = new_folder(name, host.describe())
     results: list[domains.Cost] = []
     with host.many_mappings():
         for repetition in range(extent.repetitions):
             output = raw / str(repetition)
-            guest = uml.Guest(kernel, DOMAINS_GUEST_MIB)
+            guest = uml.Guest(kernel, SCANS_GUEST_MIB)
             runs = domains.runs(extent, repetition)
             meter = run_guest("domains_guest", guest, output, runs)
             results += [
