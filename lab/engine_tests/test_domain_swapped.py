@@ -29,6 +29,8 @@ MIB = 2  # more pages than ksmd may pass without a pause
 SCANS = 3
 HELD = 8  # pages; a pipe takes some more
 HELD_MIB = 4  # more than a cgroup may be over its limit
+CHILDREN = 8  # of one process
+USES = 5000  # of one page
 MLOCK_ONFAULT = 1
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -441,6 +443,54 @@ def test_who_was_left_does_not_keep_others_by_being_full(
         assert old.paid("swapcached") == 0
         old.limit(None)
     check_left(ksm, stays, leaves)
+
+
+def test_reading_takes_no_page_from_who_pays_for_it(
+    ksm: Ksm, old: Group, stranger: Group
+) -> None:
+    """Who uses all memory that it may have would be ended for want of one."""
+    page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE)
+    offers: list[mmap.mmap] = []
+
+    def use_and_give_back() -> None:
+        for _ in range(USES):
+            page[0] = 1
+            page.madvise(mmap.MADV_DONTNEED)
+
+    def offer() -> int:
+        offers.append(equal_to(stays))
+        return address_of(offers[0])
+
+    with ExitStack() as stack:
+        stays = stack.enter_context(Tenant(Spec("stays", ANYWHERE, MIB), old.prefix()))
+        parent = stack.enter_context(puppet(offer, *[fork_and_wait] * CHILDREN))
+        old.take(parent.pid)
+        shared = parent.pid, int(parent.next()), stays.equal_pages
+        ksm.merge(2 * stays.equal_pages)
+        ksm.rest()
+        page_out(lambda: [*frames(stays), *model.frames(*shared)], old)
+        children = [int(parent.next()) for _ in range(CHILDREN)]
+        steps = 1 + SCANS + CHILDREN
+        user = stack.enter_context(puppet(*[use_and_give_back] * steps))
+        old.take(user.pid)
+        user.next()
+        stress.put(old.path / "memory.swap.max", 0)
+        for _ in range(SCANS):  # CPUs give up what was charged in advance
+            with contextlib.suppress(OSError):  # the kernel says that it found less
+                old.reclaim(MIB)
+            old.leave(1)
+            user.begin()
+            ksm.scan_once()
+            user.answer()
+        assert old.oom_kills() == 0
+        for child in children:
+            stranger.take(child)
+            user.begin()
+            wait_left(ksm, child)
+            user.answer()
+        assert old.oom_kills() == 0
+        old.limit(None)
+        assert slots(stays) == set(model.slots(*shared))
 
 
 def test_who_cannot_get_what_is_in_swap_is_known_to_be_leaving(

@@ -30,12 +30,20 @@ class Puppet:
         os.close(orders)
         os.close(does)
 
-    def next(self) -> str:
-        """The answer to its next step; raises where that fails."""
+    def begin(self) -> None:
+        """Its next step, while others do something."""
         os.write(self.tell, b".")
+
+    def answer(self) -> str:
+        """To the step that it has begun; raises where that fails."""
         answer = os.read(self.done, 64)
         assert answer, "the child has failed, as it told"
         return answer.decode().strip()
+
+    def next(self) -> str:
+        """The answer to its next step."""
+        self.begin()
+        return self.answer()
 
     def end(self) -> None:
         os.kill(self.pid, signal.SIGKILL)

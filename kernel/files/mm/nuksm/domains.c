@@ -318,12 +318,78 @@ void nuksm_want_room(struct mm_struct *mm)
 		ask_for_room(nuksm_full);
 }
 
+/*
+ * Whose limit is a page higher while a page is read at its expense, with references: perhaps
+ * nothing can be reclaimed there, and its processes need all that they may have. Under
+ * ksm_thread_mutex.
+ */
+static struct nuksm_loan {
+	struct mem_cgroup *memcg;
+	unsigned long max;
+} nuksm_loans[8];
+
+/* So many began; of more than there is place for, the outermost are left. */
+static unsigned int nuksm_lent;
+
+static void take_back(struct nuksm_loan *loan)
+{
+	if (!loan->memcg)
+		return;
+	cmpxchg(&loan->memcg->memory.max, loan->max + 1, loan->max);
+	css_put(&loan->memcg->css);
+	loan->memcg = NULL;
+}
+
+/*
+ * To all that have a limit, from the one that pays on. Whether it is near does not matter: that
+ * changes while the page is read. Version 1 sets limits in more than one step, so not there.
+ */
+static void lend_page(struct mem_cgroup *memcg)
+{
+	struct nuksm_loan *loan;
+	unsigned long max;
+
+	if (do_memsw_account())
+		return;
+	for (; memcg; memcg = parent_mem_cgroup(memcg)) {
+		max = READ_ONCE(memcg->memory.max);
+		if (max == PAGE_COUNTER_MAX || !css_tryget(&memcg->css))
+			continue;
+		if (cmpxchg(&memcg->memory.max, max, max + 1) != max) {
+			css_put(&memcg->css);
+			continue;
+		}
+		loan = &nuksm_loans[nuksm_lent++ % ARRAY_SIZE(nuksm_loans)];
+		take_back(loan);
+		loan->memcg = memcg;
+		loan->max = max;
+	}
+}
+
+/**
+ * nuksm_take_back - what was read at another one's expense is gone, or is that one's
+ *
+ * Limits are what they were before nuksm_payer_has_room(), or what they were set to meanwhile
+ * (but for the page: who sets just the limit that was lent gets a page less).
+ *
+ * Context: ksm_thread_mutex.
+ */
+void nuksm_take_back(void)
+{
+	struct nuksm_loan *loan = nuksm_loans;
+
+	for (; nuksm_lent && loan < nuksm_loans + ARRAY_SIZE(nuksm_loans); loan++)
+		take_back(loan);
+	nuksm_lent = 0;
+}
+
 /**
  * nuksm_payer_has_room - may there be memory to read what is paged out?
  * @id: of the cgroup that is to pay for it
  * @mm: of the process that it is read for, whose cgroup pays if that one is gone
  *
- * If not, something is reclaimed there for the next try, see nuksm_want_room().
+ * If not, something is reclaimed there for the next try, see nuksm_want_room(). If there may,
+ * it has a page more until nuksm_take_back().
  *
  * Context: ksm_thread_mutex.
  *
@@ -351,6 +417,8 @@ bool nuksm_payer_has_room(unsigned short id, struct mm_struct *mm)
 	}
 	if (full)
 		ask_for_room(full);
+	else if (own)
+		lend_page(payer);
 	rcu_read_unlock();
 	return own && !full;
 }

@@ -292,6 +292,7 @@ bool nuksm_is_settled(struct mm_struct *mm, u64 domain);
 bool nuksm_has_room(struct mm_struct *mm);
 void nuksm_want_room(struct mm_struct *mm);
 bool nuksm_payer_has_room(unsigned short id, struct mm_struct *mm);
+void nuksm_take_back(void);
 void nuksm_look_for_room(struct mm_struct *mm);
 void nuksm_forget_full(void);
 /* Most of a page that may be looked at to learn who maps it */

@@ -130,11 +130,13 @@ static bool nuksm_map_swapped(struct vm_area_struct *vma, unsigned long address,
  */
 static void nuksm_drop_swapped(struct folio *folio)
 {
-	if (folio_mapped(folio) || folio_free_swap(folio) || !nuksm_stop.read)
+	if (folio_mapped(folio))
 		return;
 	/* What is on its way to the LRU has a reference, and on the LRU it must not be */
-	if (!folio_test_lru(folio))
+	if (nuksm_stop.read && !folio_test_lru(folio))
 		lru_add_drain();
+	if (folio_free_swap(folio) || !nuksm_stop.read)
+		return;
 	if (folio_test_writeback(folio) || !folio_isolate_lru(folio))
 		return;
 	folio_put(folio);
@@ -305,6 +307,7 @@ static bool nuksm_unshare_slot(struct vm_area_struct *vma, unsigned long address
 		folio_mark_accessed(folio);
 	if (folio)
 		folio_put(folio);
+	nuksm_take_back();
 	nuksm_prefer_node(NUMA_NO_NODE);
 	if (unshared < 0)
 		nuksm_keep(address);
