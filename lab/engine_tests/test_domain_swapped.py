@@ -450,10 +450,14 @@ def test_who_was_left_does_not_keep_others_by_being_full(
     int(platform.release().split(".")[0]) >= 7,
     reason="there a process may be ended for its last page where nobody leaves, too",
 )
+@pytest.mark.parametrize("below", [False, True])
 def test_reading_takes_no_page_from_who_pays_for_it(
-    ksm: Ksm, old: Group, stranger: Group
+    ksm: Ksm, old: Group, stranger: Group, below: bool
 ) -> None:
-    """Who uses all memory that it may have would be ended for want of one."""
+    """Who uses all memory that it may have would be ended for want of one.
+
+    Also where it is a cgroup below that pays, with all that are in it.
+    """
     page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE)
     offers: list[mmap.mmap] = []
 
@@ -467,9 +471,14 @@ def test_reading_takes_no_page_from_who_pays_for_it(
         return address_of(offers[0])
 
     with ExitStack() as stack:
-        stays = stack.enter_context(Tenant(Spec("stays", ANYWHERE, MIB), old.prefix()))
+        payer = old
+        if below:
+            old.divide()
+            payer = stack.enter_context(group("payer", old))
+        spec = Spec("stays", ANYWHERE, MIB)
+        stays = stack.enter_context(Tenant(spec, payer.prefix()))
         parent = stack.enter_context(puppet(offer, *[fork_and_wait] * CHILDREN))
-        old.take(parent.pid)
+        payer.take(parent.pid)
         shared = parent.pid, int(parent.next()), stays.equal_pages
         ksm.merge(2 * stays.equal_pages)
         ksm.rest()
@@ -477,7 +486,7 @@ def test_reading_takes_no_page_from_who_pays_for_it(
         children = [int(parent.next()) for _ in range(CHILDREN)]
         steps = 1 + SCANS + CHILDREN
         user = stack.enter_context(puppet(*[use_and_give_back] * steps))
-        old.take(user.pid)
+        payer.take(user.pid)
         user.next()
         stress.put(old.path / "memory.swap.max", 0)
         for _ in range(SCANS):  # CPUs give up what was charged in advance

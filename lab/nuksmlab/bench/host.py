@@ -119,7 +119,7 @@ def put_back() -> None:
     if not note().exists():
         return
     before = note().read_text()
-    if before and max_map_count() == MAPPINGS:
+    if before.isdigit() and max_map_count() == MAPPINGS:
         try:
             set_max_map_count(int(before))
         except HostError as error:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Breaks the engine on purpose, in each way of mutants.toml, and says who notices.
 
-Each mutant is built, and judged by the test that is meant for it (`by`): two minutes.
+Each mutant is built, and judged by the test that is meant for it (`by`): minutes.
 With --all the tests in the kernel, the engine's tests on two nodes and on four, and the
 goals of the paper in small judge it, too: a quarter of an hour and more for each. What
 was judged before is kept, as long as neither the kernel nor the tests change;
