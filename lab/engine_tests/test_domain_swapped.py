@@ -9,7 +9,6 @@ import ctypes
 import errno
 import mmap
 import os
-import platform
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -32,6 +31,7 @@ HELD = 8  # pages; a pipe takes some more
 HELD_MIB = 4  # more than a cgroup may be over its limit
 CHILDREN = 8  # of one process
 USES = 5000  # of one page
+MANY = 100  # of steps, until a cgroup has just one page left
 MLOCK_ONFAULT = 1
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -446,10 +446,6 @@ def test_who_was_left_does_not_keep_others_by_being_full(
     check_left(ksm, stays, leaves)
 
 
-@pytest.mark.skipif(
-    int(platform.release().split(".")[0]) >= 7,
-    reason="there a process may be ended for its last page where nobody leaves, too",
-)
 @pytest.mark.parametrize("below", [False, True])
 def test_reading_takes_no_page_from_who_pays_for_it(
     ksm: Ksm, old: Group, stranger: Group, below: bool
@@ -484,26 +480,31 @@ def test_reading_takes_no_page_from_who_pays_for_it(
         ksm.rest()
         page_out(lambda: [*frames(stays), *model.frames(*shared)], old)
         children = [int(parent.next()) for _ in range(CHILDREN)]
-        steps = 1 + SCANS + CHILDREN
-        user = stack.enter_context(puppet(*[use_and_give_back] * steps))
+        user = stack.enter_context(puppet(*[use_and_give_back] * (CHILDREN + MANY)))
         payer.take(user.pid)
         user.next()
         stress.put(old.path / "memory.swap.max", 0)
-        for _ in range(SCANS):  # CPUs give up what was charged in advance
-            with contextlib.suppress(OSError):  # the kernel says that it found less
-                old.reclaim(MIB)
+
+        def has_one_page_left() -> bool:
+            """And no CPU any that was charged in advance."""
+            old.settle()
             old.leave(1)
             user.begin()
             ksm.scan_once()
             user.answer()
+            return old.left() == 1
+
+        wait.until(has_one_page_left, lambda: f"one page left, not {old.left()}")
         assert old.oom_kills() == 0
         limit = (old.path / "memory.max").read_text()
+        missed = old.times("max")
         for child in children:
             stranger.take(child)
             user.begin()
             wait_left(ksm, child)
             user.answer()
         assert old.oom_kills() == 0
+        assert old.times("max") == missed  # nobody found it full
         assert (old.path / "memory.max").read_text() == limit
         old.limit(None)
         assert slots(stays) == set(model.slots(*shared))

@@ -67,6 +67,19 @@ class Cgroup:
         used = int((self.path / "memory.current").read_text())
         put(self.path / "memory.max", used + pages * mmap.PAGESIZE)
 
+    def left(self) -> int:
+        """Pages until it has what it may have."""
+        used, most = (
+            int((self.path / f"memory.{name}").read_text())
+            for name in ("current", "max")
+        )
+        return (most - used) // mmap.PAGESIZE
+
+    def settle(self) -> None:
+        """Has CPUs give back what they have charged in advance, and pages out."""
+        put(self.path / "memory.high", 0)
+        put(self.path / "memory.high", "max")
+
     def used_mib(self) -> int:
         return int((self.path / "memory.current").read_text()) >> 20
 
@@ -78,9 +91,13 @@ class Cgroup:
     def reclaim(self, mib: int) -> None:
         put(self.path / "memory.reclaim", mib << 20)
 
-    def oom_kills(self) -> int:
+    def times(self, event: str) -> int:
+        """How often that has happened in it, or below, as memory.events calls it."""
         events = (self.path / "memory.events").read_text().split()
-        return int(events[events.index("oom_kill") + 1])
+        return int(events[events.index(event) + 1])
+
+    def oom_kills(self) -> int:
+        return self.times("oom_kill")
 
     def end(self) -> None:
         """Kills what is in it, children included, and removes it."""

@@ -151,13 +151,13 @@ def judge(mutant: Mutant, folder: Path, by_all: bool) -> dict[str, list[str]]:
         try:
             on_one = tests(uml, folder / "um")
         finally:
-            shutil.rmtree(user_mode)
+            user_mode.unlink()
         on_two = tests([*machine, "2"], folder / "two")
         on_four = tests([*machine, "4"], folder / "four")
         by = (own, on_one, on_two, on_four, goals(kernel, folder))
         return dict(zip(ALL, by, strict=True))
     finally:
-        shutil.rmtree(kernel)
+        kernel.unlink()
 
 
 def inputs(mutant: Mutant) -> str:

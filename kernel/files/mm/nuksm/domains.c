@@ -326,7 +326,7 @@ void nuksm_want_room(struct mm_struct *mm)
 static struct nuksm_loan {
 	struct mem_cgroup *memcg;
 	unsigned long max;
-} nuksm_loans[8];
+} nuksm_loans[64];
 
 /* So many began; of more than there is place for, the outermost are left. */
 static unsigned int nuksm_lent;
@@ -342,7 +342,8 @@ static void take_back(struct nuksm_loan *loan)
 
 /*
  * To all that have a limit, from the one that pays on. Whether it is near does not matter: that
- * changes while the page is read. Version 1 sets limits in more than one step, so not there.
+ * changes while the page is read. Who is far over it is perhaps just being limited, and what is
+ * lent ends the reclaim for that. Version 1 sets limits in more than one step, so not there.
  */
 static void lend_page(struct mem_cgroup *memcg)
 {
@@ -353,7 +354,9 @@ static void lend_page(struct mem_cgroup *memcg)
 		return;
 	for (; memcg; memcg = parent_mem_cgroup(memcg)) {
 		max = READ_ONCE(memcg->memory.max);
-		if (max == PAGE_COUNTER_MAX || !css_tryget(&memcg->css))
+		if (max == PAGE_COUNTER_MAX ||
+		    (long)page_counter_read(&memcg->memory) > (long)max + NUKSM_ROOM ||
+		    !css_tryget(&memcg->css))
 			continue;
 		if (cmpxchg(&memcg->memory.max, max, max + 1) != max) {
 			css_put(&memcg->css);
@@ -370,16 +373,17 @@ static void lend_page(struct mem_cgroup *memcg)
  * nuksm_take_back - what was read at another one's expense is gone, or is that one's
  *
  * Limits are what they were before nuksm_payer_has_room(), or what they were set to meanwhile
- * (but for the page: who sets just the limit that was lent gets a page less).
+ * (but for the page: who sets just the limit that was lent gets a page less, and who has read
+ * it, and sets it later, a page more).
  *
  * Context: ksm_thread_mutex.
  */
 void nuksm_take_back(void)
 {
-	struct nuksm_loan *loan = nuksm_loans;
+	unsigned int i;
 
-	for (; nuksm_lent && loan < nuksm_loans + ARRAY_SIZE(nuksm_loans); loan++)
-		take_back(loan);
+	for (i = 0; i < min(nuksm_lent, ARRAY_SIZE(nuksm_loans)); i++)
+		take_back(&nuksm_loans[i]);
 	nuksm_lent = 0;
 }
 
