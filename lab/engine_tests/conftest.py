@@ -3,6 +3,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from nuksmlab import stress
 from nuksmlab.domains import Group, group
 from nuksmlab.ksm import Ksm
+from nuksmlab.paged import frames, page_out, slots
 from nuksmlab.tenant import ANYWHERE, Spec, StartTenant, Tenant
 
 DEFAULTS = {
@@ -100,3 +102,27 @@ def stranger() -> Iterator[Group]:
     with group("stranger") as stranger:
         stranger.give(5)
         yield stranger
+
+
+@pytest.fixture
+def old() -> Iterator[Group]:
+    """The cgroup whose memory is paged out, in the domain that all begin in."""
+    stress.account_memory()
+    with group("old") as old:
+        yield old
+
+
+@pytest.fixture
+def paged_pair(ksm: Ksm, old: Group, stranger: Group) -> Iterator[list[Tenant]]:
+    """Two tenants with the same pages, all paged out, as they are merged."""
+    assert stranger.given() == "5"
+    with ExitStack() as stack:
+        tenants = [
+            stack.enter_context(Tenant(Spec(name, ANYWHERE, mib=2), old.prefix()))
+            for name in ("stays", "leaves")
+        ]
+        ksm.merge(2 * tenants[0].equal_pages)
+        ksm.rest()
+        page_out(lambda: frames(tenants[0]) | frames(tenants[1]), old)
+        assert slots(tenants[0]) == slots(tenants[1])
+        yield tenants

@@ -74,7 +74,9 @@ def leave_and_return(
     """The attacker writes to pages what is in them; they are merged again."""
     choose = random.Random(1)
     ksm.set_speed(FAST)
-    for _ in range(steps):
+    for step in range(steps):
+        if step % 100 == 0:
+            print(f"  {step} of {steps} steps", flush=True)
         pages = choice(attacker.equal_pages_nodes(), attacker.spec.node, choose)
         attacker.again(pages)
         ksm.wait_scans(2)

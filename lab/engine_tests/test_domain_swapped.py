@@ -10,7 +10,7 @@ import errno
 import mmap
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,21 +18,23 @@ import pytest
 
 from nuksmlab import domains, stress, wait
 from nuksmlab.area import address_of, equal_to, forget_soft_dirty, offered
-from nuksmlab.domains import Group, group
+from nuksmlab.domains import Group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
+from nuksmlab.paged import (
+    SCANS,
+    Part,
+    check_left,
+    frames,
+    page_out,
+    slots,
+)
 from nuksmlab.protector import READS, WRITES, Protector
 from nuksmlab.puppet import Puppet, fork_and_wait, puppet
 from nuksmlab.tenant import ANYWHERE, Spec, Tenant
 
 MIB = 2  # more pages than ksmd may pass without a pause
-SCANS = 3
 HELD = 8  # pages; a pipe takes some more
-HELD_MIB = 4  # more than a cgroup may be over its limit
-CHILDREN = 8  # of one process
-USES = 5000  # of one page
-ALL_COPIED = 20  # steps, until a child has what it writes to for itself
-MANY = 100  # of steps, until a cgroup has just one page left
 MLOCK_ONFAULT = 1
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -48,97 +50,25 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def old() -> Iterator[Group]:
-    """The cgroup whose memory is paged out, in the domain that all begin in."""
-    stress.account_memory()
-    with group("old") as old:
-        yield old
-
-
-Part = tuple[int, int, int]  # a process, where in it, and how many pages
-
-
-def equal_part(tenant: Tenant) -> Part:
-    """Those that are equal to others'."""
-    return tenant.pid, int(tenant.facts["equal_at"], 16), tenant.equal_pages
-
-
-def slots(tenant: Tenant) -> set[int]:
-    return set(model.slots(*equal_part(tenant)))
-
-
-def frames(tenant: Tenant) -> set[int]:
-    return set(model.frames(*equal_part(tenant)))
-
-
-def page_out(in_memory: Callable[[], Iterable[int]], *cgroups: Group) -> None:
-    """All that is in memory yet."""
-
-    def is_out() -> bool:
-        for cgroup in cgroups:
-            with contextlib.suppress(OSError):  # the kernel says that it found less
-                cgroup.reclaim(64)
-        return not any(in_memory())
-
-    wait.until(is_out, lambda: "paging out")
-
-
-@pytest.fixture
-def pair(ksm: Ksm, old: Group, stranger: Group) -> Iterator[list[Tenant]]:
-    """Two tenants with the same pages, all paged out, as they are merged."""
-    assert stranger.given() == "5"
-    with ExitStack() as stack:
-        tenants = [
-            stack.enter_context(Tenant(Spec(name, ANYWHERE, MIB), old.prefix()))
-            for name in ("stays", "leaves")
-        ]
-        ksm.merge(2 * tenants[0].equal_pages)
-        ksm.rest()
-
-        page_out(lambda: frames(tenants[0]) | frames(tenants[1]), old)
-        assert slots(tenants[0]) == slots(tenants[1])
-        yield tenants
-
-
-def wait_left(ksm: Ksm, pid: int) -> None:
-    """In as many scans as it takes."""
-
-    def has_left() -> bool:
-        ksm.scan_once()
-        return domains.left_by(pid) is None
-
-    wait.until(has_left, lambda: f"leaving; {ksm.counters()}")
-
-
-def check_left(ksm: Ksm, stays: Tenant, leaves: Tenant) -> None:
-    """Some scans after nothing keeps it any more."""
-    for _ in range(SCANS):
-        ksm.scan_once()
-    assert domains.left_by(leaves.pid) is None
-    assert not slots(stays) & slots(leaves)
-    model.check_intact([stays, leaves])
-
-
 def test_no_slot_is_shared_with_who_was_left(
-    ksm: Ksm, pair: list[Tenant], stranger: Group
+    ksm: Ksm, paged_pair: list[Tenant], stranger: Group
 ) -> None:
-    stays, leaves = pair
+    stays, leaves = paged_pair
     stranger.take(leaves.pid)
     for _ in range(SCANS):
         ksm.scan_once()
     assert domains.left_by(leaves.pid) is None
     assert not slots(stays) & slots(leaves)
     assert len(slots(stays)) == stays.equal_pages  # nothing is read in for others
-    model.check_intact(pair)
+    model.check_intact(paged_pair)
     assert not frames(stays) & frames(leaves)
 
 
 def test_nothing_is_left_in_swap_where_others_have_read_it_back(
-    ksm: Ksm, pair: list[Tenant], stranger: Group
+    ksm: Ksm, paged_pair: list[Tenant], stranger: Group
 ) -> None:
     """What they have in memory then is still the slot's."""
-    stays, leaves = pair
+    stays, leaves = paged_pair
     assert stays.bad_pages() == 0
     stranger.take(leaves.pid)
     for _ in range(SCANS):
@@ -146,15 +76,15 @@ def test_nothing_is_left_in_swap_where_others_have_read_it_back(
     assert domains.left_by(leaves.pid) is None
     assert slots(leaves) == set()
     assert not frames(stays) & frames(leaves)
-    model.check_intact(pair)
+    model.check_intact(paged_pair)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_what_was_read_back_does_not_go_back_to_others_slots(
-    ksm: Ksm, pair: list[Tenant], old: Group, stranger: Group, when: str
+    ksm: Ksm, paged_pair: list[Tenant], old: Group, stranger: Group, when: str
 ) -> None:
     """As it would: what comes from swap keeps its slot, while others need that."""
-    stays, leaves = pair
+    stays, leaves = paged_pair
     if when == "before":
         assert leaves.bad_pages() == 0
     stranger.take(leaves.pid)
@@ -165,7 +95,7 @@ def test_what_was_read_back_does_not_go_back_to_others_slots(
     assert domains.left_by(leaves.pid) is None
     page_out(lambda: frames(leaves), old, stranger)
     assert not slots(stays) & slots(leaves)
-    model.check_intact(pair)
+    model.check_intact(paged_pair)
 
 
 @contextlib.contextmanager
@@ -233,10 +163,10 @@ def test_what_others_have_in_swap_gives_way_to_what_is_merged(
 
 
 def test_what_was_paged_out_before_all_was_unmerged_is_not_forgotten(
-    ksm: Ksm, pair: list[Tenant], stranger: Group
+    ksm: Ksm, paged_pair: list[Tenant], stranger: Group
 ) -> None:
     """Writing 2 to run reads nothing in."""
-    stays, leaves = pair
+    stays, leaves = paged_pair
     ksm.unmerge()
     assert slots(stays) == slots(leaves)
     stranger.take(leaves.pid)
@@ -402,133 +332,12 @@ def test_marks_of_writes_stay_where_a_slot_gives_way(
             os.kill(child, signal.SIGKILL)
 
 
-def test_who_stays_reads_nothing_in(ksm: Ksm, pair: list[Tenant]) -> None:
+def test_who_stays_reads_nothing_in(ksm: Ksm, paged_pair: list[Tenant]) -> None:
     """What is merged and paged out stays one within a domain."""
     for _ in range(SCANS):
         ksm.scan_once()
-    assert slots(pair[0]) == slots(pair[1])
-    assert len(slots(pair[0])) == pair[0].equal_pages
-
-
-@contextlib.contextmanager
-def holder_of(cgroup: Group) -> Iterator[None]:
-    """It keeps memory that cannot be paged out, whatever the cgroup's limit is."""
-    kept: list[mmap.mmap] = []
-
-    def hold() -> int:
-        kept.append(mmap.mmap(-1, HELD_MIB << 20, flags=mmap.MAP_PRIVATE))
-        return int(libc.mlock2(address_of(kept[0]), HELD_MIB << 20, 0))
-
-    with puppet(hold) as holder:
-        cgroup.take(holder.pid)
-        stress.put(Path(f"/proc/{holder.pid}/oom_score_adj"), -1000)
-        assert holder.next() == "0"
-        yield
-
-
-@pytest.mark.parametrize("over", [False, True])
-def test_who_was_left_does_not_keep_others_by_being_full(
-    ksm: Ksm, pair: list[Tenant], old: Group, stranger: Group, over: bool
-) -> None:
-    """It pays for reading its pages, as long as that takes, if it is not far over."""
-    stays, leaves = pair
-    for tenant in pair:
-        stress.put(Path(f"/proc/{tenant.pid}/oom_score_adj"), -1000)
-    with holder_of(old) if over else contextlib.nullcontext():
-        stress.put(old.path / "memory.max", 0)
-        stranger.take(leaves.pid)
-        for _ in range(SCANS):
-            ksm.scan_once()
-        assert (slots(stays) & slots(leaves) == set()) == (not over)
-        assert (domains.left_by(leaves.pid) is None) == (not over)
-        assert len(slots(stays)) == stays.equal_pages
-        assert old.paid("swapcached") == 0
-        old.limit(None)
-    check_left(ksm, stays, leaves)
-
-
-@pytest.mark.parametrize("below", [False, True])
-def test_reading_takes_no_page_from_who_pays_for_it(
-    ksm: Ksm, old: Group, stranger: Group, below: bool
-) -> None:
-    """Who uses all memory that it may have would be ended for want of one.
-
-    Also where it is a cgroup below that pays, with all that are in it.
-    """
-    # Shared, as Linux 7.3 takes its time to have a private page back; one of them stays,
-    # and with it what it takes to have any.
-    pages = mmap.mmap(-1, 2 * mmap.PAGESIZE)
-    offers: list[mmap.mmap] = []
-
-    def use_and_give_back() -> None:
-        for _ in range(USES):
-            pages[0] = pages[mmap.PAGESIZE] = 1
-            pages.madvise(mmap.MADV_REMOVE, 0, mmap.PAGESIZE)
-
-    def offer() -> int:
-        offers.append(equal_to(stays))
-        return address_of(offers[0])
-
-    with ExitStack() as stack:
-        payer = old
-        if below:
-            old.divide()
-            payer = stack.enter_context(group("payer", old))
-        spec = Spec("stays", ANYWHERE, MIB)
-        stays = stack.enter_context(Tenant(spec, payer.prefix()))
-        parent = stack.enter_context(puppet(offer, *[fork_and_wait] * CHILDREN))
-        payer.take(parent.pid)
-        shared = parent.pid, int(parent.next()), stays.equal_pages
-        ksm.merge(2 * stays.equal_pages)
-        ksm.rest()
-        page_out(lambda: [*frames(stays), *model.frames(*shared)], old)
-        children = [int(parent.next()) for _ in range(CHILDREN)]
-        steps = [use_and_give_back] * (ALL_COPIED + MANY + CHILDREN)
-        user = stack.enter_context(puppet(*steps))
-        payer.take(user.pid)
-        for _ in range(ALL_COPIED):
-            user.next()
-        stress.put(old.path / "memory.swap.max", 0)
-
-        def has_one_page_left() -> bool:
-            """And no CPU any that was charged in advance."""
-            old.settle()
-            old.leave(1)
-            user.begin()
-            ksm.scan_once()
-            user.answer()
-            return old.left() == 1
-
-        wait.until(has_one_page_left, lambda: f"one page left, not {old.left()}")
-        assert old.oom_kills() == 0
-        limit = (old.path / "memory.max").read_text()
-        missed = old.times("max")
-        for child in children:
-            stranger.take(child)
-            user.begin()
-            wait_left(ksm, child)
-            user.answer()
-        assert old.oom_kills() == 0
-        assert old.times("max") == missed  # nobody found it full
-        assert (old.path / "memory.max").read_text() == limit
-        old.limit(None)
-        assert slots(stays) == set(model.slots(*shared))
-
-
-def test_who_cannot_get_what_is_in_swap_is_known_to_be_leaving(
-    ksm: Ksm, pair: list[Tenant], stranger: Group
-) -> None:
-    """There is no memory for its pages."""
-    stays, leaves = pair
-    stress.put(Path(f"/proc/{leaves.pid}/oom_score_adj"), -1000)
-    stress.put(stranger.path / "memory.max", 0)
-    stranger.take(leaves.pid)
-    for _ in range(SCANS):
-        ksm.scan_once()
-    assert slots(stays) & slots(leaves)
-    assert domains.left_by(leaves.pid) == domains.SHARED
-    stranger.limit(None)
-    check_left(ksm, stays, leaves)
+    assert slots(paged_pair[0]) == slots(paged_pair[1])
+    assert len(slots(paged_pair[0])) == paged_pair[0].equal_pages
 
 
 def test_what_stays_elsewhere_ends_no_sharing_in_the_new_domain(
@@ -587,107 +396,6 @@ def test_what_stays_elsewhere_ends_no_sharing_in_the_new_domain(
         assert domains.left_by(leaves.pid) is None
         assert not set(model.slots(*few)) & slots(stays)
         assert slots(peer) == set(model.slots(*new))
-
-
-@pytest.mark.parametrize("limit", [None, 1])  # MiB; its own pages need 2
-def test_what_ksmd_reads_is_paid_for_though_the_payer_is_gone(
-    ksm: Ksm, stranger: Group, limit: int | None
-) -> None:
-    """Else a tenant would have it read all that it has, and be limited no more."""
-    stress.account_memory()
-    gone = Group("gone")
-    with group("other") as other, ExitStack() as stack:
-        stays, leaves = (
-            stack.enter_context(Tenant(Spec(name, ANYWHERE, MIB), gone.prefix()))
-            for name in ("stays", "leaves")
-        )
-        ksm.merge(2 * stays.equal_pages)
-        ksm.rest()
-        page_out(lambda: frames(stays) | frames(leaves), gone)
-        other.take(stays.pid)
-        stranger.take(leaves.pid)
-        stranger.limit(limit)
-        gone.path.rmdir()
-        wait_left(ksm, leaves.pid)
-        assert not slots(stays) & slots(leaves)
-        if not limit:  # nor does it see there when others read theirs back
-            assert stranger.paid("swapcached") == 0
-        stranger.limit(None)
-        model.check_intact([stays, leaves])
-        paid = other.paid("anon") + stranger.paid("anon")
-        assert paid >= 2 * stays.equal_pages * mmap.PAGESIZE
-
-
-@pytest.mark.parametrize("left", [0, 1, 2])  # pages
-def test_the_last_one_can_be_read_and_copied_as_others_are_paged_out(
-    ksm: Ksm, stranger: Group, left: int
-) -> None:
-    """Where one page is left, it is not room for both, and room has to be made."""
-    stress.account_memory()
-    gone = Group("gone")
-    kept: list[mmap.mmap] = []
-    with group("other") as other, ExitStack() as stack:
-        stays = stack.enter_context(Tenant(Spec("stays", ANYWHERE, MIB), gone.prefix()))
-
-        def one() -> int:
-            kept.append(offered(equal_to(stays)[: mmap.PAGESIZE]))
-            return address_of(kept[0])
-
-        leaves = stack.enter_context(puppet(one))
-        gone.take(leaves.pid)
-        last = leaves.pid, int(leaves.next()), 1
-        for _ in range(SCANS):
-            ksm.scan_once()
-        page_out(lambda: [*frames(stays), *model.frames(*last)], gone)
-        assert slots(stays) >= set(model.slots(*last))
-        other.take(stays.pid)
-        stranger.take(leaves.pid)
-        gone.path.rmdir()
-        ballast = Spec("ballast", ANYWHERE, 8, equal=0, private=100, madvised=False)
-        stack.enter_context(Tenant(ballast, stranger.prefix()))
-
-        def are_old() -> bool:
-            """Its pages, not just used, so that nobody has to be ended for them."""
-            with contextlib.suppress(OSError):  # the kernel says that it found less
-                stranger.reclaim(1)
-            return stranger.used_mib() < 6
-
-        wait.until(are_old, lambda: "paging out")
-        # So that no CPU has any left of what was charged in advance
-        stranger.limit(stranger.used_mib() - 1)
-        stranger.leave(left)
-        wait_left(ksm, leaves.pid)
-        assert not set(model.slots(*last)) & slots(stays)
-        stranger.limit(None)
-        model.check_intact([stays])
-
-
-def test_nothing_is_read_in_vain_where_a_copy_has_no_room(
-    ksm: Ksm, pair: list[Tenant], old: Group
-) -> None:
-    """Nor where a cgroup pays for both that has left its domain as a whole."""
-
-    def read_in() -> int:
-        words = Path("/proc/vmstat").read_text().split()
-        return int(words[words.index("pswpin") + 1])
-
-    stays, leaves = pair
-    with group("other") as other:
-        other.take(stays.pid)
-        stress.put(old.path / "memory.swap.max", 0)
-        old.leave(1)
-        old.give(6)
-        for _ in range(SCANS):  # CPUs have some left that was charged in advance
-            ksm.scan_once()
-        before = read_in()
-        for _ in range(SCANS):
-            ksm.scan_once()
-        assert read_in() - before < SCANS
-        assert domains.left_by(leaves.pid) == domains.SHARED
-        old.limit(None)
-        stress.put(old.path / "memory.swap.max", "max")
-        check_left(ksm, stays, leaves)
-        old.take(stays.pid)
 
 
 @pytest.mark.windows
