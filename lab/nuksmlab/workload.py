@@ -85,6 +85,12 @@ class Instance:
         self.begin(operations)
         return self.end()
 
+    def move(self, node: int) -> None:
+        """To another node's CPUs; new memory comes from there, too."""
+        self.send(f"move {node}")
+        self._read()
+        self.node = node
+
     def prefer(self, first: int, count: int) -> None:
         """Which pages are hot, in its own order; none: by Zipf's law."""
         self.send(f"hot {first} {count}")

@@ -26,6 +26,7 @@ from nuksmlab.paper import (
 from nuksmlab.paper.__main__ import verdict
 from nuksmlab.paper.extent import (
     CORRECTED,
+    FULL,
     NUKSM,
     OFF,
     QUICK,
@@ -512,11 +513,11 @@ def test_a_machine_that_cannot_run_the_trials_is_refused(
         Host()
 
 
-def replicated(change: Callable[[Result], None]) -> list[str]:
+def replicated(change: Callable[[Result], None], hot: int = 5) -> list[str]:
     """Goals of replicas that fail where results that reach them are changed."""
-    (experiment,) = (one for one in experiments.TRIALS if one.name == "replicas")
-    results = observe_all(experiment.parts(QUICK))
+    results = observe_all(experiments.REPLICAS.parts(QUICK))
     for result in results:
+        result["trial"]["use"]["hot_percent"] = hot
         percent = result["trial"]["use"]["budget_percent"]
         if percent:
             taken = result["pages_sharing"] * percent // 100
@@ -534,7 +535,28 @@ def replicated(change: Callable[[Result], None]) -> list[str]:
             for instance in result["instances"]:
                 put(instance, 0.95)
             change(result)
-    return failed(experiment.section(results, HARDWARE).checks)
+    return failed(experiments.REPLICAS.section(results, HARDWARE).checks)
+
+
+def test_in_full_what_is_not_the_papers_is_run_by_its_name_only() -> None:
+    def names(name: str | None, size: Extent) -> list[str]:
+        return [one.name for one in experiments.wanted(name, size)]
+
+    assert "replicas" not in names(None, FULL)
+    assert names("replicas", FULL) == ["replicas"]
+    assert names(None, QUICK) == [one.name for one in experiments.ALL]
+
+
+def more_for_one(result: Result) -> None:
+    put(result["instances"][0], 0.97)
+
+
+def test_replicas_for_one_tenant_alone_are_found_out() -> None:
+    """Where all is hot there is no more reason for his than for others'."""
+    name = "2 nodes, equal 100 % hot, nuKSM, replicas 5 %"
+    assert replicated(lambda _: None, hot=100) == []
+    uneven = f"{name}: a tenant's part of all remote accesses, %"
+    assert replicated(more_for_one, hot=100) == [uneven]
 
 
 def one_more(result: Result) -> None:

@@ -125,6 +125,15 @@ static double now(void)
 	return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
+/* What it has already stays where it is, for others to move. */
+static void move(const char *node)
+{
+	if (node_bind_cpus(number(node, 63)) || node_bind_memory(number(node, 63)))
+		fail("cannot move to node %s: %s", node, strerror(errno));
+	printf("{\"node\": %s}\n", node);
+	fflush(stdout);
+}
+
 static void prefer(const struct options *options, const char *first, const char *count)
 {
 	if (!options->workload->prefer || !first || !count)
@@ -189,6 +198,8 @@ int main(int argc, char **argv)
 			break;
 		if (!strcmp(line, "warm"))
 			warm(shared, used);
+		else if (!strcmp(line, "move") && argument)
+			move(argument);
 		else if (!strcmp(line, "hot") && argument)
 			prefer(&options, argument, strtok(NULL, " \n"));
 		else if (!strcmp(line, "use") && argument)

@@ -25,7 +25,11 @@ def parse_arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     names = [experiment.name for experiment in experiments.ALL]
-    parser.add_argument("--experiment", choices=names, help="default: all")
+    parser.add_argument(
+        "--experiment",
+        choices=names,
+        help="default: all; in full without replicas, which are not the paper's",
+    )
     parser.add_argument("--quick", action="store_true", help="small, for a few minutes")
     parser.add_argument(
         "--host", action="store_true", help="on this machine, as root; measures time"
@@ -98,8 +102,8 @@ def main() -> int:
         where = Host() if arguments.host else Emulation(kernels.find(arguments.kernel))
         planned = [
             job
-            for experiment in experiments.ALL
-            if arguments.experiment in (None, experiment.name) and not arguments.report
+            for experiment in experiments.wanted(arguments.experiment, size)
+            if not arguments.report
             for job in experiment.jobs(output / "raw", size, where)
         ]
         done = jobs.run_all(planned, arguments.at_once)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """All experiments, in the order of the report."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from nuksmlab.paper import runner
 from nuksmlab.paper.consolidation import experiment as consolidation
 from nuksmlab.paper.consolidation import plan as consolidation_plan
 from nuksmlab.paper.consolidation import section as consolidation_section
-from nuksmlab.paper.extent import Extent, Part
+from nuksmlab.paper.extent import FULL, Extent, Part
 from nuksmlab.paper.fairness import plan as fairness_plan
 from nuksmlab.paper.fairness import section as fairness_section
 from nuksmlab.paper.guests import plan as guests_plan
@@ -200,11 +200,20 @@ class Consolidation:
         return found
 
 
+REPLICAS = Trials("replicas", replicas_plan.parts, replicas_section.section)
 TRIALS = (
     Trials("fairness", fairness_plan.parts, fairness_section.section),
     Trials("priority", priority_plan.parts, priority_section.section),
     Trials("nodes", nodes_plan.parts, nodes_section.section),
     Trials("guests", guests_plan.parts, guests_section.section),
-    Trials("replicas", replicas_plan.parts, replicas_section.section),
+    REPLICAS,
 )
 ALL: tuple[Experiment, ...] = (*TRIALS, Pressure(), Merging(), Consolidation())
+
+
+def wanted(name: str | None, size: Extent) -> Iterator[Experiment]:
+    """The one of that name, or all; in full without what goes beyond the paper."""
+    for experiment in ALL:
+        by_itself = experiment is not REPLICAS or size is not FULL
+        if name == experiment.name or (name is None and by_itself):
+            yield experiment

@@ -12,7 +12,9 @@ from nuksmlab.workload import Instance
 
 NAME = "skewed"
 
-EQUAL, ZIPF, APART, MOVED, IDLE = "equal", "zipf", "apart", "moved", "idle"
+EQUAL, ZIPF, APART, IDLE = "equal", "zipf", "apart", "idle"
+# The hot pages become others half-way, or a tenant goes to another one's node.
+MOVED, RELOCATED = "moved", "relocated"
 
 # Operations a second, for each page: as of 16 GiB, used 20 million times a second.
 USES_BY_PAGE = 5
@@ -21,7 +23,7 @@ PERMILLE = 1000
 # So many looks learn what is hot, and so many more see what still changes.
 LOOKS = 24
 LATE_LOOKS = 12
-# After the hot pages have become others.
+# After that.
 LOOKS_AFTER_MOVE = 10
 
 
@@ -107,6 +109,9 @@ def merge(ksm: Ksm, use: Use, running: Sequence[Running]) -> Learned | None:
         late = sum(watch.changes()) - before
     if use["kind"] == MOVED:
         prefer(use, instances, instances[0].pages // 2)
+    if use["kind"] == RELOCATED:
+        instances[-1].move(instances[0].node)
+    if use["kind"] in (MOVED, RELOCATED):
         with using(use, instances):
             watch.look(LOOKS_AFTER_MOVE)
     return watch.learned(late)

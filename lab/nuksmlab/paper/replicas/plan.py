@@ -40,7 +40,13 @@ BY_NODE = Way(Configuration("merge_across_nodes=0", "fair"), across=False, learn
 WAYS = (KSM, FAIR, BY_NODE, *(replicas(percent) for percent in BUDGETS))
 # Where what is hot differs by tenant or time.
 SOME = (KSM, FAIR, replicas(5))
-OTHERS = ((use.ZIPF, 0), (use.APART, 5), (use.MOVED, 5), (use.IDLE, 5))
+OTHERS = (
+    (use.ZIPF, 0),
+    (use.APART, 5),
+    (use.MOVED, 5),
+    (use.RELOCATED, 5),
+    (use.IDLE, 5),
+)
 
 
 def cases(extent: Extent) -> Iterator[tuple[str, int, Way]]:

@@ -6,6 +6,8 @@ from functools import partial
 
 from matplotlib.figure import Figure as Canvas
 
+from nuksmlab import policy
+from nuksmlab.counter import Counts
 from nuksmlab.paper import use
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.replicas import plan
@@ -53,12 +55,21 @@ class Outcome:
         what = " ".join(word for word in (self.use["kind"], hot) if word)
         return f"{self.nodes} nodes, {what}, {self.config}"
 
-    def remote(self) -> float:
-        """Of the accesses of those who used their pages, in percent."""
+    def counts(self) -> list[Counts]:
+        """Of those who used their pages."""
         several = self.result["instances"]
         if self.use["kind"] == use.IDLE:
             several = several[:1]
-        counts = [one["counts"] for one in several if one["counts"]]
+        return [one["counts"] for one in several if one["counts"]]
+
+    def parts(self) -> list[float]:
+        """Of all remote accesses, each tenant's."""
+        remote = [one["remote"] for one in self.counts()]
+        return [one / sum(remote) for one in remote]
+
+    def remote(self) -> float:
+        """Of the accesses of those who used their pages, in percent."""
+        counts = self.counts()
         remote = sum(one["remote"] for one in counts)
         return 100 * remote / sum(one["local"] + one["remote"] for one in counts)
 
@@ -163,7 +174,15 @@ def checks(outcomes: Outcomes) -> Iterator[Check]:
             if budget <= SMALL:
                 saved = [outcomes.saved(one)]
                 yield at_least(f"{one.name}: saved, %", saved, SAVED, 1)
-        if one.use["kind"] == use.MOVED:
+        if one.use["kind"] == use.EQUAL and hot == 100:
+            pages = one.result["instances"][0]["pages"]
+            even = 1 / one.nodes
+            yield at_most(
+                f"{one.name}: a tenant's part of all remote accesses, %",
+                [100 * part for part in one.parts()],
+                100 * (even + policy.allowed(even, pages)),
+            )
+        if one.use["kind"] in (use.MOVED, use.RELOCATED):
             yield at_most(
                 f"{one.name}: remote accesses, {use.LOOKS_AFTER_MOVE} looks later, %",
                 [one.remote()],
@@ -204,8 +223,9 @@ INTRODUCTION = [
     "A merged page that several nodes use all the time is remote for all of them but "
     "one. Here one tenant on each node uses the same data: nine in ten accesses go to "
     "a hot part of its pages, the same for all (equal), to another part for each "
-    "(apart), to one that has just become another (moved, ten looks later), or one "
-    "tenant alone uses anything (idle); or the nth page gets a share in proportion to "
+    "(apart), to one that has just become another (moved, ten looks later); or one "
+    "tenant has just gone to another one's node (relocated, likewise), or alone uses "
+    "anything (idle); or the nth page gets a share in proportion to "
     "1/n (zipf). Looks may take all of a CPU's time here, as emulated ones are slow.",
 ]
 
