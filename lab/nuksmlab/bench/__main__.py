@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The benchmark, from the host: boots, collects, makes the table and the picture.
 
-all:     builds the kernels; index, and with one CPU steady, neighbour and domains
+all:     builds the kernels; then all others but trees, with one CPU
 index:   four indexes in one boot, and the same kernel without the engine
 steady:  scanning what was scanned before, and tenants that come, in one boot
 neighbour: what such scans cost a program on another CPU
 domains: what merge domains cost
+looks:   what looks cost virtual machines, in an emulated machine
 trees:   how many trees are best when checksums decide
 report:  table and picture again, from what was measured
 """
@@ -16,16 +17,18 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nuksmlab import guard, kernels, machine, paths, uml
 from nuksmlab.bench import (
     domains,
     figures,
     host,
+    looks,
     neighbour,
     plan,
     records,
@@ -42,7 +45,7 @@ GUEST_MIB = 5120
 # Four tenants of 128 MiB, or 128 of 2.
 SCANS_GUEST_MIB = 1024
 BOOT_SECONDS = 7200.0
-ALL = ("index", "steady", "neighbour", "domains")
+ALL = ("index", "steady", "neighbour", "domains", "looks")
 
 
 @dataclass(frozen=True)
@@ -87,13 +90,18 @@ def parse_arguments() -> argparse.Namespace:
     apart.add_argument(
         "--name", default="domains", help="under which build/bench has the results"
     )
+    looked_at = commands.add_parser("looks")
+    looked_at.add_argument("--quick", action="store_true", help="two turns, once")
+    looked_at.add_argument(
+        "--name", default="looks", help="under which build/bench has the results"
+    )
     trees = commands.add_parser("trees")
-    for experiment in (index, scans, beside, apart, trees):
+    for experiment in (index, scans, beside, apart, looked_at, trees):
         experiment.add_argument("--kernel", type=Path, required=True)
     again = commands.add_parser("report")
     again.add_argument(
         "experiment",
-        help="index, steady, neighbour, domains, trees or another --name",
+        help="index, steady, neighbour, domains, looks, trees or another --name",
     )
     return parser.parse_args()
 
@@ -245,18 +253,47 @@ def apart(name: str, kernel: Path, extent: domains.Extent) -> int:
     return show(report.make_domains(name))
 
 
+def looked_at(name: str, kernel: Path, extent: looks.Extent) -> int:
+    """looks.json, or so, and its table."""
+    raw = new_folder(name, host.describe())
+    results: list[looks.Took] = []
+    for repetition in range(extent.repetitions):
+        output = raw / str(repetition)
+        output.mkdir()
+        (output / "plan.json").write_text(json.dumps(looks.runs(extent, repetition)))
+        command = [sys.executable, "-m", "nuksmlab.bench.looks_guest", str(kernel)]
+        status = machine.boot(
+            looks.MACHINE,
+            kernel,
+            command,
+            output,
+            kvm=False,
+            nested=True,
+            seconds=BOOT_SECONDS,
+        )
+        if status != 0:
+            raise machine.MachineError(f"the benchmark ended with status {status}")
+        results += records.read_lines(output / "samples.jsonl")
+        report.write_results(name, results)
+    return show(report.make_looks(name))
+
+
+# What is measured in one boot after the other, and the module that has its sizes.
+MEASURES: dict[str, tuple[Callable[[str, Path, Any], int], Any]] = {
+    "steady": (scans, steady),
+    "neighbour": (beside, neighbour),
+    "domains": (apart, domains),
+    "looks": (looked_at, looks),
+}
+
+
 def carry_out(arguments: argparse.Namespace) -> int:
     if arguments.command == "report":
         return show(report.make_any(arguments.experiment))
-    if arguments.command == "neighbour":
-        extent_beside = neighbour.QUICK if arguments.quick else neighbour.FULL
-        return beside(arguments.name, arguments.kernel, extent_beside)
-    if arguments.command == "domains":
-        extent_apart = domains.QUICK if arguments.quick else domains.FULL
-        return apart(arguments.name, arguments.kernel, extent_apart)
-    if arguments.command == "steady":
-        extent_of_scans = steady.QUICK if arguments.quick else steady.FULL
-        return scans(arguments.name, arguments.kernel, extent_of_scans)
+    if arguments.command in MEASURES:
+        measure_one, its = MEASURES[arguments.command]
+        size = its.QUICK if arguments.quick else its.FULL
+        return measure_one(arguments.name, arguments.kernel, size)
     if arguments.command == "trees":
         boots = [Boot("nuksm", arguments.kernel, plan.FORESTS)]
         return experiment("trees", plan.TREES, boots)
@@ -285,6 +322,7 @@ def all_of_them(arguments: argparse.Namespace) -> int:
     try:
         kernel = kernels.build(config, arguments.version)
         stock = kernels.build(f"{config}-stock", arguments.version)
+        of_nodes = kernels.build("lab", arguments.version)
     except kernels.KernelError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -295,7 +333,7 @@ def all_of_them(arguments: argparse.Namespace) -> int:
         attempt(
             argparse.Namespace(
                 command=command,
-                kernel=kernel,
+                kernel=of_nodes if command == "looks" else kernel,
                 stock=stock,
                 quick=arguments.quick,
                 cpus=arguments.cpus or 1,

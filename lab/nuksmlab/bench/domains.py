@@ -6,12 +6,12 @@ each pair in its own: the same pages are merged. Each turn has tenants of its ow
 was merged and un-merged before lies scattered, which costs more than domains could.
 """
 
-import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from nuksmlab.bench import estimate
+from nuksmlab.bench.estimate import Estimate
 from nuksmlab.bench.goals import Goal, Report, listing
 from nuksmlab.bench.host import Host
 from nuksmlab.bench.records import PAGE_BYTES, CpuSeconds, Scan
@@ -58,17 +58,6 @@ FULL = Extent(2, 20, 5)
 QUICK = Extent(1, 2, 1)
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A mean of what was measured, and its standard error."""
-
-    mean: float
-    error: float
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2f} ± {self.error:.2f}"
-
-
 def name(run: Run) -> str:
     return run["config"]
 
@@ -107,18 +96,12 @@ def cost_result(sample: dict[str, Any], cpu_seconds: CpuSeconds) -> Cost:
 
 
 def more(results: Sequence[Cost], of: Callable[[Cost], float]) -> Estimate:
-    """What domains cost more, in percent: the geometric mean of all turns.
-
-    A turn is both configurations, one right after the other: what the host's other
-    users do is much the same for both.
-    """
+    """What domains cost more; a turn has both configurations, one after the other."""
     turns: dict[tuple[int, int], dict[str, float]] = {}
     for result in results:
         turn = turns.setdefault((result["repetition"], result["turn"]), {})
         turn[result["config"]] = of(result)
-    logs = [math.log(turn[EACH] / turn[ONE]) for turn in turns.values()]
-    error = statistics.stdev(logs) / math.sqrt(len(logs))
-    return Estimate(100 * math.expm1(statistics.mean(logs)), 100 * error)
+    return estimate.more((turn[ONE], turn[EACH]) for turn in turns.values())
 
 
 COSTED: Mapping[str, Callable[[Cost], float]] = {

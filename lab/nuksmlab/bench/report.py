@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from nuksmlab import paths
-from nuksmlab.bench import domains, figures, neighbour, picture, steady, table
+from nuksmlab.bench import domains, figures, looks, neighbour, picture, steady, table
 from nuksmlab.bench.domains import Cost
 from nuksmlab.bench.figures import Figures
 from nuksmlab.bench.goals import Report
 from nuksmlab.bench.host import Host
+from nuksmlab.bench.looks import Took
 from nuksmlab.bench.neighbour import Neighbour
 from nuksmlab.bench.records import Result
 from nuksmlab.bench.steady import Arrival, New, Steady
@@ -82,11 +83,20 @@ def make_domains(name: str) -> Report:
     return made
 
 
+def make_looks(name: str) -> Report:
+    """Writes the table of NAME.json."""
+    results = cast(list[Took], read_results(name))
+    made = looks.render(results, cast(Host, read_results(f"{name}.host")))
+    (OUTPUT / f"{name}.md").write_text(made.text)
+    return made
+
+
 def make_any(name: str) -> Report:
     """What an experiment's name begins with says which it is."""
     makers = {
         "steady": make_steady,
         "neighbour": make_neighbour,
         "domains": make_domains,
+        "looks": make_looks,
     }
     return next((m for kind, m in makers.items() if name.startswith(kind)), make)(name)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What looks cost virtual machines: what is made of what the machine found."""
+
+from nuksmlab.bench import host, looks
+from nuksmlab.bench.looks import Took
+
+HOST: host.Host = {
+    "processor": "a CPU",
+    "kernel": "6.1",
+    "load_before": 0.25,
+    "shared_cache_kib": 8192,
+}
+
+
+def turns(
+    *longer: float, permille: int = looks.PERMILLE[looks.LOOKS], replicas: int = 5
+) -> list[Took]:
+    """With looks, so many times as long as without, turn by turn."""
+    return [
+        {
+            "run": run,
+            "seconds": 2.0 * (1 if run["config"] == looks.NONE else times),
+            "look_us": 0
+            if run["config"] == looks.NONE
+            else round(2.0 * times * permille * 1000),
+            "replicas": replicas if run["config"] == looks.REPLICAS else 0,
+        }
+        for turn, times in enumerate(longer)
+        for run in looks.runs(looks.FULL, 0)
+        if run["turn"] == turn
+    ]
+
+
+def missed(results: list[Took]) -> list[str]:
+    return [goal.what for goal in looks.render(results, HOST).goals if not goal.holds]
+
+
+def test_all_configurations_are_in_each_turn_and_take_turns() -> None:
+    runs = looks.runs(looks.QUICK, 0)
+    first, second = ([r["config"] for r in runs if r["turn"] == t] for t in (0, 1))
+    assert sorted(first) == sorted(second) == sorted(looks.CONFIGS)
+    assert first != second
+
+
+def test_all_goals_can_hold() -> None:
+    assert missed(turns(1.19, 1.19)) == []
+
+
+def test_looks_that_cost_miss_the_goal() -> None:
+    assert missed(turns(1.21, 1.21)) == [
+        "looks by default: operations take longer, in %, at most 1.0"
+    ]
+
+
+def test_turns_that_differ_too_much_tell_nothing() -> None:
+    assert missed(turns(1.1, 0.9)) == [
+        "looks by default: the standard error of that, at most 0.1"
+    ]
+
+
+def test_where_nobody_looked_or_there_were_no_replicas_nothing_was_measured() -> None:
+    few = "looks took, ‰ of a CPU, at least 50"
+    assert missed(turns(1.0, 1.0, permille=49)) == [few]
+    assert missed(turns(1.0, 1.0, replicas=0)) == [
+        "replicas in each turn that is to have some, at least 1"
+    ]
+
+
+def test_table_has_what_was_measured() -> None:
+    text = looks.render(turns(1.1, 1.1), HOST).text
+    assert "| looks | 2.200 (2.200-2.200) | 0.50 ± 0.00 | 100.0 |" in text
