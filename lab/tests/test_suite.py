@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 from unittest import mock
 
 import pytest
@@ -94,11 +95,14 @@ bad:
 """
 
 
-def started(place: Path, bad: str) -> subprocess.Popen[str]:
+def started(
+    place: Path, bad: str, output: int | IO[str] = subprocess.PIPE
+) -> subprocess.Popen[str]:
     (place / "Makefile").write_text(MAKEFILE.format(bad=bad))
     return subprocess.Popen(
         [sys.executable, "-c", SPOKEN, place, "--at-once", "2"],
-        stdout=subprocess.PIPE,
+        stdout=output,
+        stderr=subprocess.PIPE,
         text=True,
     )
 
@@ -111,6 +115,13 @@ def test_the_others_go_on_when_a_part_fails(tmp_path: Path) -> None:
     assert "not run         lost" in said
     assert (tmp_path / "good.txt").read_text() == "one\ntwo\n"
     assert "what bad said at the end:\nthree\n" in said
+
+
+def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        _, said = (process := started(tmp_path, "false", full)).communicate()
+    assert process.returncode == 1
+    assert said == ("tests: [Errno 28] No space left on device; all parts were ended\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -209,7 +209,7 @@ def run(suite: Suite, name: str) -> int:
     finally:
         suite.end()
     status = suite.verdict()
-    print(f"{name}: {clock(time.monotonic() - began)}")
+    print(f"{name}: {clock(time.monotonic() - began)}", flush=True)
     return status
 
 
@@ -234,7 +234,12 @@ def main() -> int:
             print("tests are being run here already", file=sys.stderr)
             return 1
         parts = SUITES[options.suite]
-        return run(Suite(parts, options.at_once, lock.fileno()), options.suite)
+        try:
+            return run(Suite(parts, options.at_once, lock.fileno()), options.suite)
+        except OSError as error:  # of where this is written to, most likely
+            print(f"tests: {error}; all parts were ended", file=sys.stderr)
+            sys.stdout = None  # what it still has cannot be written either
+            return 1
 
 
 if __name__ == "__main__":
