@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Replicas: pages that several nodes use are near for each, within a budget."""
 
+import ctypes
+import fcntl
 import mmap
 import os
 import subprocess
@@ -10,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import numa, stress, wait
+from nuksmlab import domains, numa, stress, wait
+from nuksmlab.area import address_of, equal_to, offered
+from nuksmlab.domains import Group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.looks import SOON, look, look_until_seen, reading
+from nuksmlab.puppet import puppet
 from nuksmlab.replicas import count, wait_for
 from nuksmlab.tenant import Spec, StartTenant, Tenant
 
@@ -31,6 +36,11 @@ NOBODY = 65534
 # One page in twenty; so few of them may be missed.
 HOT = PAGES // 20
 FEW = 2
+HELD = 32  # pages, in a pipe
+LATE = 100_000  # microseconds; glances have less
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.vmsplice.restype = ctypes.c_ssize_t
 
 
 def near(pair: Sequence[Tenant], first: int = 0, pages: int = PAGES) -> int:
@@ -141,6 +151,20 @@ def test_the_hottest_pages_get_the_budget(ksm: Ksm, pair: list[Tenant]) -> None:
     wait_for_near(ksm, pair, 0)
     wait_for_near(ksm, pair, PAGES // 2)
     assert count(ksm) <= 0.06 * PAGES
+    model.check_intact(pair)
+
+
+@pytest.mark.windows
+def test_the_hottest_pages_get_the_budget_though_some_glances_are_late(
+    ksm: Ksm, pair: list[Tenant]
+) -> None:
+    """Which nobody can help on a busy machine, and a tenant can bring about."""
+    windows = stress.Windows()
+    ksm.write("replica_percent", 6)
+    wait_for_near(ksm, pair, 0)
+    windows.open({"glance": LATE})
+    wait_for_near(ksm, pair, PAGES // 2)
+    windows.close()
     model.check_intact(pair)
 
 
@@ -279,6 +303,48 @@ def test_there_are_none_for_who_has_a_limit(ksm: Ksm) -> None:
             model.check_intact(pair)
     finally:
         cgroup.end()
+
+
+@pytest.mark.skipif(not domains.exist(), reason="this kernel has no merge domains")
+def test_who_is_leaving_pays_for_no_copy(
+    ksm: Ksm, pair: list[Tenant], stranger: Group
+) -> None:
+    """His new domain would pay for pages of the old one, and see when they are used."""
+    ksm.set_speed({"pages_to_scan": 1, "sleep_millisecs": 10_000})
+    stranger.take(pair[1].pid)
+    with reading(pair[0]), reading(pair[1]):
+        look_until_seen(ksm, SOON, 2 * PAGES)
+        assert list(ksm.replicas()) == [0]  # for who stays
+
+
+def test_a_copy_that_somebody_holds_stays_one(ksm: Ksm, pair: list[Tenant]) -> None:
+    """Folded it would be memory that is beside the budget, and paid for by others."""
+    inlet, outlet = os.pipe()
+    fcntl.fcntl(outlet, fcntl.F_SETPIPE_SZ, 2 * HELD * mmap.PAGESIZE)
+    kept: list[mmap.mmap] = []
+
+    def offer() -> None:
+        os.sched_setaffinity(0, numa.cpus(1))
+        kept.append(offered(equal_to(pair[1])[: HELD * mmap.PAGESIZE]))
+
+    def hold() -> int:
+        vector = (ctypes.c_void_p * 2)(address_of(kept[0]), HELD * mmap.PAGESIZE)
+        return int(libc.vmsplice(outlet, ctypes.byref(vector), 1, 0))
+
+    with puppet(offer, hold) as thief:
+        with reading(pair[0]), reading(pair[1]):
+            wait_for(ksm, PAGES)
+            thief.next()
+            while process_stat(thief.pid)["ksm_merging_pages"] < HELD:
+                ksm.wait_scans(1)
+            assert int(thief.next()) == HELD * mmap.PAGESIZE
+        for _ in range(2 * SOON):
+            look(ksm)
+        assert 0 < count(ksm) <= HELD
+    os.close(outlet)
+    os.close(inlet)
+    wait_for(ksm, 0)
+    model.check_intact(pair)
 
 
 def test_who_does_not_use_a_page_pays_for_no_copy(ksm: Ksm, pair: list[Tenant]) -> None:

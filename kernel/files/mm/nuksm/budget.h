@@ -59,24 +59,34 @@ static void nuksm_count_glance(bool in_time)
 		nuksm_ranking.late++;
 }
 
+/* Was no glance of a round in time? */
+static bool nuksm_sees_nothing(const struct nuksm_ranking *round)
+{
+	return round->late && !round->in_time;
+}
+
 /* How long glances are in the next round. */
 static unsigned long nuksm_choose_glance(unsigned long before)
 {
 	unsigned int percent = READ_ONCE(nuksm_replica_percent);
+	unsigned long next;
 
 	if (!percent)
 		return 0;
 	/* Those that came too late saw nothing: perhaps longer ones do */
-	if (nuksm_ranking.late)
-		return nuksm_ranking.in_time ? before : min(2 * before, NUKSM_GLANCE_MOST_MS);
-	return nuksm_next_glance(before, nuksm_ranking.counted, nuksm_ranking.used,
+	if (nuksm_sees_nothing(&nuksm_ranking))
+		return min(2 * before, NUKSM_GLANCE_MOST_MS);
+	next = nuksm_next_glance(before, nuksm_ranking.counted, nuksm_ranking.used,
 				 ksm_pages_sharing + nuksm_replicas(), percent);
+	/* What the late ones did not see may be too many for longer ones, not for shorter ones */
+	return nuksm_ranking.late && (!next || next > before) ? before : next;
 }
 
 /*
  * A round of looks is over. Pages are ranked anew by how short a time they are used within,
- * as long as there are too many for the budget. Of a round that did not see all, nothing
- * follows.
+ * as long as there are too many for the budget. What a round saw is the least that there is, as
+ * some of its glances may have been late, on a large machine in each round: whoever keeps ksmd
+ * for a moment is not to keep his replicas, too.
  */
 static void nuksm_end_ranking(void)
 {
@@ -92,11 +102,11 @@ static void nuksm_end_ranking(void)
 		.leaves = ended.leaves,
 		.most_weight = max(ended.heaviest, ended.late ? ended.most_weight : 0),
 	};
-	if (ended.late)
+	if (nuksm_sees_nothing(&ended))
 		return;
 	WRITE_ONCE(stats->refused, ended.refused);
 	nuksm_ranking.outranked = ended.refused;
-	nuksm_ranking.leaves = !ended.refused &&
+	nuksm_ranking.leaves = (!ended.late || ended.leaves) && !ended.refused &&
 			       !(glance_ms && (!before || glance_ms < before));
 }
 
@@ -151,6 +161,9 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 	return true;
 }
 
+/* Of the cgroups that are asked for one page so many may be gone through up to the root. */
+#define NUKSM_PAYERS_ASKED	256
+
 /*
  * Of those who use the page and whose home is @nid, one who may pay for a copy: one whose use
  * *@counts, if there is.
@@ -159,18 +172,22 @@ static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, 
 				     bool *counts)
 {
 	const struct ksm_rmap_item *item;
+	struct nuksm_payers payers = {};
 	struct mm_struct *payer = NULL;
 
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
 		if (item->home == nid && nuksm_own_heat(item) == NUKSM_TOUCHED &&
-		    nuksm_is_glanced(item) && !ksm_test_exit(item->mm) && nuksm_may_pay(item->mm)) {
+		    nuksm_is_glanced(item) && !ksm_test_exit(item->mm) &&
+		    nuksm_is_settled(item->mm, stable_node->domain) &&
+		    nuksm_may_pay(item->mm, &payers)) {
 			payer = item->mm;
 			*counts = nuksm_counts(item);
 		}
-		if (*counts)
+		if (*counts || payers.asked == NUKSM_PAYERS_ASKED)
 			break;
 		cond_resched();
 	}
+	mem_cgroup_put(payers.limited);
 	return payer;
 }
 

@@ -26,6 +26,9 @@ static bool nuksm_urgent;
 static DECLARE_WAIT_QUEUE_HEAD(nuksm_folded);
 #define NUKSM_FOLDED_IN		(2 * HZ)
 
+/* Until then nobody waits for them: the last one who did got nothing. In seconds since boot. */
+static time64_t nuksm_in_vain_until;
+
 /* How often replicas were folded because they had to be. */
 static unsigned long nuksm_folds;
 
@@ -48,6 +51,8 @@ static bool nuksm_folds_all(void)
  * struct nuksm_folding - which replicas are to be folded
  * @tree: number of the tree that is next
  * @checksum: of the page that is next there, or one before it
+ * @passed: so many pages without replicas were passed
+ * @folded: since the time was last asked for there was one that had some
  * @all: they are all to be folded
  * @urgent: as many as are wanted, wherever they are, and at once
  * @wanted: so many on each node, otherwise
@@ -55,6 +60,8 @@ static bool nuksm_folds_all(void)
 static struct nuksm_folding {
 	unsigned int tree;
 	u32 checksum;
+	unsigned int passed;
+	bool folded;
 	bool all;
 	bool urgent;
 	long wanted[MAX_NUMNODES];
@@ -116,6 +123,18 @@ static struct rb_node *nuksm_first_from(struct rb_root *root, u32 checksum)
 	return first;
 }
 
+/* Asking for the time takes longer than passing a page without replicas. */
+#define NUKSM_PASSED_AT_ONCE	64
+
+/* Has nuksmd had its CPU time? */
+static bool nuksm_is_fold_over(u64 until)
+{
+	if (!nuksm_folding.folded && ++nuksm_folding.passed % NUKSM_PASSED_AT_ONCE)
+		return false;
+	nuksm_folding.folded = false;
+	return task_sched_runtime(current) > until;
+}
+
 /* Folds replicas in one tree, until nuksmd has had so much CPU time. Returns if it is through. */
 static bool nuksm_fold_tree(struct rb_root *root, u64 until)
 {
@@ -131,12 +150,13 @@ static bool nuksm_fold_tree(struct rb_root *root, u64 until)
 		cond_resched();
 		nuksm_folding.checksum = tree_node->checksum;
 		/* Those of one checksum are gone through at once, as they are found by it */
-		if (is_next && task_sched_runtime(current) > until)
+		if (is_next && nuksm_is_fold_over(until))
 			return false;
 		/* A chain may become a page, but stays in its place, or go */
 		next = rb_next(node);
 		if (!tree_node->replica)
 			continue;
+		nuksm_folding.folded = true;
 		if (!is_stable_node_chain(tree_node)) {
 			nuksm_find_out(tree_node, NULL, &dear);
 			continue;
@@ -225,7 +245,8 @@ static void nuksm_ask_back(int nid, unsigned long replicas, unsigned int seconds
 
 	atomic_long_add(replicas, &count->unwanted);
 	WRITE_ONCE(count->none_until, ktime_get_seconds() + seconds);
-	WRITE_ONCE(nuksm_short, true);
+	/* Who sees this sees what is wanted, too */
+	smp_store_release(&nuksm_short, true);
 }
 
 /* They are folded by nuksmd, as that takes locks. */
@@ -243,21 +264,28 @@ static unsigned long nuksm_shrink(struct shrinker *shrinker, struct shrink_contr
 static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused,
 			       void *freed)
 {
-	unsigned long before = nuksm_replicas(), folds = READ_ONCE(nuksm_folds);
+	unsigned long before = READ_ONCE(nuksm_replica_stats.folded), folded;
+	unsigned long folds = READ_ONCE(nuksm_folds);
 	int nid;
 
-	if (!before || current->flags & PF_KTHREAD || oom_task_origin(current))
+	if (!nuksm_replicas() || current->flags & PF_KTHREAD || oom_task_origin(current))
 		return NOTIFY_OK;
 	for_each_online_node(nid)
 		nuksm_ask_back(nid, atomic_long_read(&nuksm_node_counts[nid].replicas),
 			       NUKSM_AFTER_OOM_S);
-	WRITE_ONCE(nuksm_urgent, true);
+	/* Those that are left are busy: each kill would wait for them anew */
+	if (ktime_get_seconds() < READ_ONCE(nuksm_in_vain_until))
+		return NOTIFY_OK;
+	smp_store_release(&nuksm_urgent, true); /* likewise */
 	wake_up_interruptible(&nuksm_look_wait);
 	/* One that has begun already may end first */
 	wait_event_timeout(nuksm_folded,
 			   !READ_ONCE(nuksm_urgent) && READ_ONCE(nuksm_folds) != folds,
 			   NUKSM_FOLDED_IN);
-	*(unsigned long *)freed += before - min(before, nuksm_replicas());
+	folded = READ_ONCE(nuksm_replica_stats.folded) - before;
+	if (!folded)
+		WRITE_ONCE(nuksm_in_vain_until, ktime_get_seconds() + NUKSM_AFTER_OOM_S);
+	*(unsigned long *)freed += folded;
 	return NOTIFY_OK;
 }
 

@@ -208,7 +208,7 @@ static void nuksm_add_question(struct nuksm_question question)
 /* Has the second half moved enough, or taken long enough? */
 static bool nuksm_look_is_over(const struct nuksm_looks *at)
 {
-	return !at->moves || freezing(current) ||
+	return !at->moves || freezing(current) || READ_ONCE(nuksm_urgent) ||
 	       task_sched_runtime(current) > at->over_at;
 }
 
@@ -385,6 +385,7 @@ static void nuksm_glance(unsigned long n, u64 began)
 	nuksm_looks.ranks = false;
 	mutex_unlock(&ksm_thread_mutex);
 	usleep_range_state(ms * USEC_PER_MSEC, ms * USEC_PER_MSEC * 9 / 8, TASK_IDLE);
+	nuksm_window(NUKSM_WINDOW_GLANCE);
 	if (!nuksm_take_turn())
 		return;
 	if (nuksm_looks_now() && ktime_get_ns() <= until)
@@ -416,7 +417,8 @@ static void nuksm_look_ends(unsigned long n, u64 most_ns)
 
 static void nuksm_look(u64 most_ns)
 {
-	unsigned long n, began, glance_ms, holds_ms;
+	unsigned long n, until, glance_ms, holds_ms;
+	long left;
 
 	if (!nuksm_take_turn())
 		return;
@@ -424,7 +426,7 @@ static void nuksm_look(u64 most_ns)
 		mutex_unlock(&ksm_thread_mutex);
 		return;
 	}
-	began = jiffies;
+	until = jiffies + msecs_to_jiffies(NUKSM_LOOK_MS);
 	glance_ms = nuksm_replica_stats.glance_ms;
 	holds_ms = glance_ms ? glance_ms + NUKSM_GLANCE_LATE_MS / 2 : NUKSM_HOLDS_MS;
 	n = nuksm_look_begins(min(most_ns / 2, holds_ms * NSEC_PER_MSEC));
@@ -435,8 +437,8 @@ static void nuksm_look(u64 most_ns)
 		mutex_unlock(&ksm_thread_mutex);
 
 	nuksm_window(NUKSM_WINDOW_LOOK);
-	while (time_before(jiffies, began + msecs_to_jiffies(NUKSM_LOOK_MS)))
-		schedule_timeout_idle(began + msecs_to_jiffies(NUKSM_LOOK_MS) - jiffies);
+	while ((left = until - jiffies) > 0)
+		schedule_timeout_idle(left);
 	nuksm_look_ends(n, NUKSM_MOVES_COST * most_ns);
 }
 

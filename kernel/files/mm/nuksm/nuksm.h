@@ -319,6 +319,11 @@ static inline u64 nuksm_filed_domain(const struct mm_struct *mm)
 /* No function: to find the folio is to read the page. */
 #define nuksm_has_outsiders(...)	false
 
+static inline bool nuksm_is_settled(struct mm_struct *mm, u64 domain)
+{
+	return true;
+}
+
 static inline bool nuksm_has_room(struct mm_struct *mm)
 {
 	return true;
@@ -461,7 +466,18 @@ int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
 bool nuksm_takes_replica(int nid);
 bool nuksm_is_tight(int nid);
 bool nuksm_payer_is_limited(struct folio *folio);
-bool nuksm_may_pay(struct mm_struct *mm);
+
+/**
+ * struct nuksm_payers - who was asked to pay for a copy of one page
+ * @limited: the last cgroup found to have a limit, with a reference, or NULL
+ * @asked: for how many processes that had to be looked for
+ */
+struct nuksm_payers {
+	struct mem_cgroup *limited;
+	unsigned int asked;
+};
+
+bool nuksm_may_pay(struct mm_struct *mm, struct nuksm_payers *payers);
 unsigned long nuksm_replicas(void);
 void nuksm_trace_replica(const struct folio *from, const struct folio *to,
 			 unsigned int sharers);

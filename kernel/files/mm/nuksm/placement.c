@@ -371,29 +371,42 @@ bool nuksm_takes_replica(int nid)
 	       ktime_get_seconds() >= READ_ONCE(nuksm_node_counts[nid].none_until);
 }
 
-/* Has the cgroup, or one above it, a limit? */
-static bool is_limited(struct mem_cgroup *memcg)
+static bool has_limit(struct mem_cgroup *memcg)
 {
-	for (; memcg; memcg = parent_mem_cgroup(memcg)) {
-		if (READ_ONCE(memcg->memory.max) < PAGE_COUNTER_MAX ||
-		    READ_ONCE(memcg->memory.high) < PAGE_COUNTER_MAX)
-			return true;
-	}
-	return false;
+	return READ_ONCE(memcg->memory.max) < PAGE_COUNTER_MAX ||
+	       READ_ONCE(memcg->memory.high) < PAGE_COUNTER_MAX;
+}
+
+/* The first cgroup from @memcg on that has a limit, or NULL. */
+static struct mem_cgroup *find_limited(struct mem_cgroup *memcg)
+{
+	while (memcg && !has_limit(memcg))
+		memcg = parent_mem_cgroup(memcg);
+	return memcg;
 }
 
 /**
  * nuksm_may_pay - may a process's memory cgroup pay for a copy of a merged page?
  * @mm: of the process; the caller keeps the structure
+ * @payers: who was asked before for the same page; the caller puts what it refers to
  *
  * Return: whether it has no limit, which it might reach because of that. One that has
  * ended has no cgroup any more.
  */
-bool nuksm_may_pay(struct mm_struct *mm)
+bool nuksm_may_pay(struct mm_struct *mm, struct nuksm_payers *payers)
 {
-	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(mm);
-	bool limited = is_limited(memcg);
+	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(mm), *limited = payers->limited;
 
+	/* Tenants make their cgroups as deep as they like, and many processes there */
+	if (!limited || !has_limit(limited) || !mem_cgroup_is_descendant(memcg, limited)) {
+		limited = find_limited(memcg);
+		payers->asked++;
+		if (limited) {
+			css_get(&limited->css);
+			mem_cgroup_put(payers->limited);
+			payers->limited = limited;
+		}
+	}
 	mem_cgroup_put(memcg);
 	return !limited && rcu_access_pointer(mm->owner);
 }
@@ -409,7 +422,7 @@ bool nuksm_payer_is_limited(struct folio *folio)
 	bool limited;
 
 	rcu_read_lock();
-	limited = is_limited(folio_memcg(folio));
+	limited = find_limited(folio_memcg(folio));
 	rcu_read_unlock();
 	return limited;
 }

@@ -64,13 +64,14 @@ static bool nuksm_is_same_dup(struct ksm_stable_node *dup,
 }
 
 /*
- * The chain of a dup, which does not know it, or NULL if that is too long. Those of one
- * checksum are beside each other in their tree.
+ * The chain of a dup, which does not know it, or NULL if that is too long, or behind too many
+ * others of its checksum, which somebody has made. These are beside each other in their tree.
  */
 static struct ksm_stable_node *nuksm_chain_of(struct ksm_stable_node *stable_node)
 {
 	struct rb_node *node = nuksm_root_of(stable_node)->rb_node, *first = NULL;
 	struct ksm_stable_node *tree_node;
+	unsigned int n = 0;
 
 	while (node) {
 		tree_node = rb_entry(node, struct ksm_stable_node, node);
@@ -79,7 +80,7 @@ static struct ksm_stable_node *nuksm_chain_of(struct ksm_stable_node *stable_nod
 		node = tree_node->checksum < stable_node->checksum ?
 			       node->rb_right : node->rb_left;
 	}
-	for (node = first; node; node = rb_next(node)) {
+	for (node = first; node && n++ < NUKSM_MOST_DUPS; node = rb_next(node)) {
 		tree_node = rb_entry(node, struct ksm_stable_node, node);
 		if (tree_node->checksum != stable_node->checksum)
 			break;
@@ -289,6 +290,9 @@ static int nuksm_shift(struct ksm_stable_node *stable_node,
 		n = -ENOENT;
 	if (IS_ERR_OR_NULL(from))
 		goto out;
+	/* Who holds it, in a pipe for instance, would keep it where nobody counts it any more */
+	if (nid == NUMA_NO_NODE && !nuksm_can_be_moved(from))
+		goto unlock;
 	if (nuksm_can_be_left(stable_node, from) && !folio_test_hwpoison(to)) {
 		n = nuksm_remap_sharers(stable_node, from, target, to, nid);
 		nuksm_trace_replica(from, to, n);
@@ -297,8 +301,12 @@ static int nuksm_shift(struct ksm_stable_node *stable_node,
 			if (replica)
 				nuksm_count(&nuksm_replica_stats.folded, 1);
 			n = -ENOENT;
+		} else if (!folio_mapped(from)) {
+			/* Some are listed that have it no more: ksmd finds that out */
+			folio_free_swap(from);
 		}
 	}
+unlock:
 	folio_unlock(from);
 	folio_put(from);
 out:
@@ -313,12 +321,16 @@ static struct folio *nuksm_copy(struct folio *folio, int nid, struct mm_struct *
 	gfp_t gfp = (GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) | __GFP_THISNODE |
 		    __GFP_NOWARN | __GFP_NOMEMALLOC;
 	struct folio *copy = __folio_alloc_node(gfp, 0, nid);
+	struct nuksm_payers payers = {};
+	bool made;
 
 	if (!copy)
 		return NULL;
 	/* If it ended meanwhile, the root cgroup pays, which nobody asked for */
-	if (mem_cgroup_charge(copy, payer, GFP_NOWAIT | __GFP_NOWARN) ||
-	    !nuksm_may_pay(payer) || folio_mc_copy(copy, folio)) {
+	made = !mem_cgroup_charge(copy, payer, GFP_NOWAIT | __GFP_NOWARN) &&
+	       nuksm_may_pay(payer, &payers) && !folio_mc_copy(copy, folio);
+	mem_cgroup_put(payers.limited);
+	if (!made) {
 		folio_put(copy);
 		return NULL;
 	}

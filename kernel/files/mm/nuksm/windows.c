@@ -21,6 +21,7 @@ static const char * const window_names[NR_NUKSM_WINDOWS] = {
 	[NUKSM_WINDOW_ISOLATED]	= "isolated",
 	[NUKSM_WINDOW_UNMERGE]	= "unmerge",
 	[NUKSM_WINDOW_LOOK]	= "look",
+	[NUKSM_WINDOW_GLANCE]	= "glance",
 	[NUKSM_WINDOW_REPLICA]	= "replica",
 	[NUKSM_WINDOW_DOMAIN]	= "domain",
 	[NUKSM_WINDOW_OUTSIDERS] = "outsiders",

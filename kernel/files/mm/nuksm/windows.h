@@ -21,6 +21,7 @@
  * @NUKSM_WINDOW_ISOLATED: taking it off its list, and moving it
  * @NUKSM_WINDOW_UNMERGE: one page that is un-merged, and the next
  * @NUKSM_WINDOW_LOOK: clearing accessed bits, and seeing which are set again
+ * @NUKSM_WINDOW_GLANCE: the end of a glance's time, and seeing what was used in it
  * @NUKSM_WINDOW_REPLICA: copying a merged page, and mapping the copy
  * @NUKSM_WINDOW_DOMAIN: finding a page merged in another domain, and un-merging it
  * @NUKSM_WINDOW_OUTSIDERS: asking all who map a page, and merging it
@@ -38,6 +39,7 @@ enum nuksm_window {
 	NUKSM_WINDOW_ISOLATED,
 	NUKSM_WINDOW_UNMERGE,
 	NUKSM_WINDOW_LOOK,
+	NUKSM_WINDOW_GLANCE,
 	NUKSM_WINDOW_REPLICA,
 	NUKSM_WINDOW_DOMAIN,
 	NUKSM_WINDOW_OUTSIDERS,
