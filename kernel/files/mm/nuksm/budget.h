@@ -14,29 +14,19 @@
 /**
  * struct nuksm_ranking - which pages get the budget, in one round of looks
  * @number: of the round, see nuksm_rank()
- * @used: replicas that were used within the glance, and those that pages want for such use
- * @counted: those of them whose use counts, see nuksm_counts()
- * @refused: pages that always had rank, but got none, as the budget was spent
+ * @seen: of use, see nuksm_counts() for what counts
  * @heaviest: what a process weighs at most that used a page, by priority
- * @in_time: so many looks of the round had a glance in time
- * @late: and so many had not
- * @outranked: so many replicas without rank have to go, for those of the round before
- * @over: the round before ended with more than the budget has
- * @leaves: it left something of the budget to pages without rank
+ * @rules: that follow from the round before
+ * @over: it ended with more than the budget has
  * @most_weight: its @heaviest
  * @chance: of the page that is looked at, see nuksm_counts()
  */
 static struct nuksm_ranking {
 	u8 number;
-	unsigned long used;
-	unsigned long counted;
-	unsigned long refused;
+	struct nuksm_round seen;
 	u32 heaviest;
-	unsigned long in_time;
-	unsigned long late;
-	unsigned long outranked;
+	struct nuksm_rules rules;
 	bool over;
-	bool leaves;
 	u32 most_weight;
 	u32 chance;
 } nuksm_ranking;
@@ -54,60 +44,31 @@ static bool nuksm_fits_budget(unsigned long more)
 static void nuksm_count_glance(bool in_time)
 {
 	if (in_time)
-		nuksm_ranking.in_time++;
+		nuksm_ranking.seen.in_time++;
 	else
-		nuksm_ranking.late++;
-}
-
-/* Was no glance of a round in time? */
-static bool nuksm_sees_nothing(const struct nuksm_ranking *round)
-{
-	return round->late && !round->in_time;
-}
-
-/* How long glances are in the next round. */
-static unsigned long nuksm_choose_glance(unsigned long before)
-{
-	unsigned int percent = READ_ONCE(nuksm_replica_percent);
-	unsigned long next;
-
-	if (!percent)
-		return 0;
-	/* Those that came too late saw nothing: perhaps longer ones do */
-	if (nuksm_sees_nothing(&nuksm_ranking))
-		return min(2 * before, NUKSM_GLANCE_MOST_MS);
-	next = nuksm_next_glance(before, nuksm_ranking.counted, nuksm_ranking.used,
-				 ksm_pages_sharing + nuksm_replicas(), percent);
-	/* What the late ones did not see may be too many for longer ones, not for shorter ones */
-	return nuksm_ranking.late && (!next || next > before) ? before : next;
+		nuksm_ranking.seen.late++;
 }
 
 /*
  * A round of looks is over. Pages are ranked anew by how short a time they are used within,
- * as long as there are too many for the budget. What a round saw is the least that there is, as
- * some of its glances may have been late, on a large machine in each round: whoever keeps ksmd
- * for a moment is not to keep his replicas, too.
+ * as long as there are too many for the budget.
  */
 static void nuksm_end_ranking(void)
 {
 	struct nuksm_ranking ended = nuksm_ranking;
 	struct nuksm_replica_stats *stats = &nuksm_replica_stats;
-	unsigned long before = stats->glance_ms, glance_ms = nuksm_choose_glance(before);
 
-	WRITE_ONCE(stats->glance_ms, glance_ms);
+	ended.rules.glance_ms = stats->glance_ms;
+	if (nuksm_end_round(&ended.rules, &ended.seen, ksm_pages_sharing + nuksm_replicas(),
+			    READ_ONCE(nuksm_replica_percent)))
+		WRITE_ONCE(stats->refused, ended.seen.refused);
+	WRITE_ONCE(stats->glance_ms, ended.rules.glance_ms);
 	nuksm_ranking = (struct nuksm_ranking){
 		.number = ended.number + 1,
-		.outranked = ended.outranked,
+		.rules = ended.rules,
 		.over = !nuksm_fits_budget(0),
-		.leaves = ended.leaves,
-		.most_weight = max(ended.heaviest, ended.late ? ended.most_weight : 0),
+		.most_weight = max(ended.heaviest, ended.seen.late ? ended.most_weight : 0),
 	};
-	if (nuksm_sees_nothing(&ended))
-		return;
-	WRITE_ONCE(stats->refused, ended.refused);
-	nuksm_ranking.outranked = ended.refused;
-	nuksm_ranking.leaves = (!ended.late || ended.leaves) && !ended.refused &&
-			       !(glance_ms && (!before || glance_ms < before));
 }
 
 /*
@@ -155,8 +116,8 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 	stable_node->ranked = round;
 	stable_node->rank = nuksm_next_rank(stable_node->rank, counts);
 	if (stable_node->replica) {
-		nuksm_ranking.used += used;
-		nuksm_ranking.counted += counts;
+		nuksm_ranking.seen.used += used;
+		nuksm_ranking.seen.counted += counts;
 	}
 	return true;
 }
@@ -194,8 +155,8 @@ static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, 
 /* Is a replica to go, for the sake of pages that are used more often, and have no room? */
 static bool nuksm_is_outranked(const struct ksm_stable_node *stable_node)
 {
-	return !stable_node->rank && nuksm_looks.ranks && nuksm_ranking.outranked &&
-	       !nuksm_fits_budget(nuksm_ranking.outranked);
+	return !stable_node->rank && nuksm_looks.ranks && nuksm_ranking.rules.outranked &&
+	       !nuksm_fits_budget(nuksm_ranking.rules.outranked);
 }
 
 /* Has the budget room for a replica that there is? If not, those without rank go first. */
@@ -220,15 +181,15 @@ static struct mm_struct *nuksm_affords(const struct ksm_stable_node *stable_node
 		payer = nuksm_payer(stable_node, nid, &counts);
 	if (!payer)
 		return NULL;
-	nuksm_ranking.used += first;
-	nuksm_ranking.counted += first && counts;
+	nuksm_ranking.seen.used += first;
+	nuksm_ranking.seen.counted += first && counts;
 	if (!counts)
 		return NULL;
 	if (nuksm_fits_budget(1))
-		return stable_node->rank >= NUKSM_RANK_COPIED || nuksm_ranking.leaves ?
+		return stable_node->rank >= NUKSM_RANK_COPIED || nuksm_ranking.rules.leaves ?
 			       payer : NULL;
 	/* Those that are as hot as what there is would go to and fro */
-	nuksm_ranking.refused += first && stable_node->rank == NUKSM_RANK_MOST;
+	nuksm_ranking.seen.refused += first && stable_node->rank == NUKSM_RANK_MOST;
 	return NULL;
 }
 

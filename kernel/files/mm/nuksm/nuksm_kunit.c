@@ -438,9 +438,7 @@ struct model {
 	struct rnd_state rnd;
 	u8 *ranks;
 	bool *copied;
-	unsigned long glance_ms;
-	unsigned long outranked;
-	bool leaves;
+	struct nuksm_rules rules;
 };
 
 /*
@@ -449,7 +447,9 @@ struct model {
  */
 static unsigned long model_round(struct model *model)
 {
-	unsigned long used = 0, refused = 0, copies = 0, changes = 0, before = model->glance_ms;
+	unsigned long used = 0, refused = 0, copies = 0, changes = 0;
+	unsigned long before = model->rules.glance_ms;
+	struct nuksm_round round;
 	u8 *ranks = model->ranks;
 	bool *copied = model->copied;
 	int i;
@@ -463,25 +463,23 @@ static unsigned long model_round(struct model *model)
 		ranks[i] = nuksm_next_rank(ranks[i], use);
 		has_rank = ranks[i] >= NUKSM_RANK_COPIED;
 		used += use;
-		if (copied[i] && !ranks[i] && model->outranked &&
-		    copies + model->outranked > MODEL_BUDGET) {
+		if (copied[i] && !ranks[i] && model->rules.outranked &&
+		    copies + model->rules.outranked > MODEL_BUDGET) {
 			copied[i] = false;
 			copies--;
 			changes++;
 		} else if (!copied[i] && use && copies < MODEL_BUDGET &&
-			   (has_rank || model->leaves)) {
+			   (has_rank || model->rules.leaves)) {
 			copied[i] = true;
 			copies++;
 			changes++;
-			model->outranked -= min(model->outranked, 1UL);
+			model->rules.outranked -= min(model->rules.outranked, 1UL);
 		} else if (!copied[i] && use && copies >= MODEL_BUDGET) {
 			refused += ranks[i] == NUKSM_RANK_MOST;
 		}
 	}
-	model->outranked = refused;
-	model->glance_ms = nuksm_next_glance(before, used, used, MODEL_BUDGET, 100);
-	model->leaves = !refused &&
-			!(model->glance_ms && (!before || model->glance_ms < before));
+	round = (struct nuksm_round){ .used = used, .counted = used, .refused = refused };
+	nuksm_end_round(&model->rules, &round, MODEL_BUDGET, 100);
 	return changes;
 }
 
@@ -512,8 +510,37 @@ static void budget_is_for_the_hottest(struct kunit *test)
 	KUNIT_EXPECT_LE(test, all, MODEL_BUDGET);
 	/* A warm one may take another one's, if it is used within several glances by chance */
 	KUNIT_EXPECT_LE(test, changes, MODEL_BUDGET / 20);
-	KUNIT_EXPECT_GE(test, model.glance_ms, 2);
-	KUNIT_EXPECT_LE(test, model.glance_ms, 8);
+	KUNIT_EXPECT_GE(test, model.rules.glance_ms, 2);
+	KUNIT_EXPECT_LE(test, model.rules.glance_ms, 8);
+}
+
+/* Of hundreds of glances some are late, and what they would have seen is not known. */
+static void a_round_with_late_glances_is_the_least_that_there_is(struct kunit *test)
+{
+	struct nuksm_round much = { 60, 51, .refused = 7, .in_time = 300, .late = 1 };
+	struct nuksm_round little = { 12, 12, .in_time = 300, .late = 1 };
+	struct nuksm_round nothing = { .late = 5 };
+	struct nuksm_rules rules = { .glance_ms = 8, .leaves = true };
+
+	KUNIT_EXPECT_TRUE(test, nuksm_end_round(&rules, &much, 1000, 5));
+	KUNIT_EXPECT_EQ(test, rules.glance_ms, 4);
+	KUNIT_EXPECT_EQ(test, rules.outranked, 7);
+	KUNIT_EXPECT_FALSE(test, rules.leaves);
+
+	KUNIT_EXPECT_TRUE(test, nuksm_end_round(&rules, &little, 1000, 5));
+	KUNIT_EXPECT_EQ(test, rules.glance_ms, 4);
+	KUNIT_EXPECT_EQ(test, rules.outranked, 0);
+	KUNIT_EXPECT_FALSE(test, rules.leaves);
+	little.late = 0;
+	KUNIT_EXPECT_TRUE(test, nuksm_end_round(&rules, &little, 1000, 5));
+	KUNIT_EXPECT_EQ(test, rules.glance_ms, 8);
+	KUNIT_EXPECT_TRUE(test, rules.leaves);
+
+	rules.outranked = 3;
+	KUNIT_EXPECT_FALSE(test, nuksm_end_round(&rules, &nothing, 1000, 5));
+	KUNIT_EXPECT_EQ(test, rules.glance_ms, 16);
+	KUNIT_EXPECT_EQ(test, rules.outranked, 3);
+	KUNIT_EXPECT_TRUE(test, rules.leaves);
 }
 
 #ifdef CONFIG_NUKSM_PLACEMENT
@@ -560,6 +587,7 @@ static struct kunit_case nuksm_cases[] = {
 	KUNIT_CASE(rank_is_use_in_several_looks),
 	KUNIT_CASE(glances_are_as_short_as_the_budget_asks_for),
 	KUNIT_CASE(budget_is_for_the_hottest),
+	KUNIT_CASE(a_round_with_late_glances_is_the_least_that_there_is),
 #ifdef CONFIG_NUKSM_PLACEMENT
 	KUNIT_CASE(lots_follow_from_the_whole_content),
 #endif

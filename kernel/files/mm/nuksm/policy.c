@@ -260,3 +260,38 @@ unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
 		return glance_ms == NUKSM_GLANCE_MOST_MS ? 0 : glance_ms * 2;
 	return glance_ms;
 }
+
+/**
+ * nuksm_end_round - what follows from a round of looks
+ * @rules: of this round; afterwards those of the next
+ * @round: what it saw
+ * @saved: what merging would save without replicas, in pages
+ * @percent: of that which they may take
+ *
+ * What it saw is the least that there is, as some of its glances may have been late, on a
+ * large machine in each round: whoever keeps ksmd for a moment is not to keep his replicas,
+ * too. So glances do not become longer then, as more may be used than was seen.
+ *
+ * Return: whether it saw anything.
+ */
+bool nuksm_end_round(struct nuksm_rules *rules, const struct nuksm_round *round,
+		     unsigned long saved, unsigned int percent)
+{
+	unsigned long before = rules->glance_ms, next = 0;
+	bool saw = round->in_time || !round->late;
+
+	/* Those that came too late saw nothing: perhaps longer ones do */
+	if (percent && !saw)
+		next = min(2 * before, NUKSM_GLANCE_MOST_MS);
+	else if (percent)
+		next = nuksm_next_glance(before, round->counted, round->used, saved, percent);
+	if (percent && saw && round->late && (!next || next > before))
+		next = before;
+	rules->glance_ms = next;
+	if (!saw)
+		return false;
+	rules->outranked = round->refused;
+	rules->leaves = (!round->late || rules->leaves) && !round->refused &&
+			!(next && (!before || next < before));
+	return true;
+}

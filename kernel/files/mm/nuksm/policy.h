@@ -127,4 +127,35 @@ unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
 				unsigned long used, unsigned long saved,
 				unsigned int percent);
 
+/**
+ * struct nuksm_round - what a round of looks saw of use that replicas are for
+ * @used: replicas that were used within the glance, and those that pages want for such use
+ * @counted: those of them whose use counts
+ * @refused: pages that always had rank, but got none, as the budget was spent
+ * @in_time: so many looks had a glance in time
+ * @late: and so many had not, and saw nothing
+ */
+struct nuksm_round {
+	unsigned long used;
+	unsigned long counted;
+	unsigned long refused;
+	unsigned long in_time;
+	unsigned long late;
+};
+
+/**
+ * struct nuksm_rules - by what pages get replicas in a round
+ * @glance_ms: how long a glance is, or 0: as long as a look
+ * @outranked: so many replicas without rank have to go, for pages that were refused one
+ * @leaves: pages without rank may have some of the budget
+ */
+struct nuksm_rules {
+	unsigned long glance_ms;
+	unsigned long outranked;
+	bool leaves;
+};
+
+bool nuksm_end_round(struct nuksm_rules *rules, const struct nuksm_round *round,
+		     unsigned long saved, unsigned int percent);
+
 #endif /* _MM_NUKSM_POLICY_H */
