@@ -378,7 +378,7 @@ static int nuksm_map_copy(struct ksm_stable_node *stable_node, struct folio *fro
 	nuksm_trace_replica(from, to, n);
 	if (n) {
 		nuksm_count(&nuksm_replica_stats.made, 1);
-		nuksm_ranking.outranked -= min(nuksm_ranking.outranked, 1UL);
+		nuksm_ranking.rules.outranked -= min(nuksm_ranking.rules.outranked, 1UL);
 	} else {
 		nuksm_drop_unused(dup, to);
 	}
