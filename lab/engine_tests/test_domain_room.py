@@ -24,6 +24,7 @@ HELD_MIB = 4  # more than a cgroup may be over its limit
 CHILDREN = 8  # of one process
 USES = 5000  # of one page
 ALL_COPIED = 20  # steps, until a child has what it writes to for itself
+FEW = 4  # pages, of 512 that are read
 MANY = 100  # of steps, until a cgroup has just one page left
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -70,7 +71,8 @@ def test_who_was_left_does_not_keep_others_by_being_full(
         assert (slots(stays) & slots(leaves) == set()) == (not over)
         assert (domains.left_by(leaves.pid) is None) == (not over)
         assert len(slots(stays)) == stays.equal_pages
-        assert old.paid("swapcached") == 0
+        # What ksmd has just read waits in a CPU's batch, where ksmd leaves that CPU
+        assert old.paid("swapcached") <= FEW * mmap.PAGESIZE
         old.limit(None)
     check_left(ksm, stays, leaves)
 
@@ -181,7 +183,7 @@ def test_what_ksmd_reads_is_paid_for_though_the_payer_is_gone(
         scan_until_left(ksm, leaves.pid)
         assert not slots(stays) & slots(leaves)
         if not limit:  # nor does it see there when others read theirs back
-            assert stranger.paid("swapcached") == 0
+            assert stranger.paid("swapcached") <= FEW * mmap.PAGESIZE
         stranger.limit(None)
         model.check_intact([stays, leaves])
         paid = other.paid("anon") + stranger.paid("anon")
