@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Replicas: pages that several nodes use are near for each, within a budget."""
 
-import ctypes
-import fcntl
 import mmap
 import os
 import subprocess
@@ -13,12 +11,10 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import domains, numa, stress, wait
-from nuksmlab.area import address_of, equal_to, offered
 from nuksmlab.domains import Group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.looks import SOON, look, look_until_seen, reading
-from nuksmlab.puppet import puppet
 from nuksmlab.replicas import count, wait_for
 from nuksmlab.tenant import Spec, StartTenant, Tenant
 
@@ -36,10 +32,6 @@ NOBODY = 65534
 # One page in twenty; so few of them may be missed.
 HOT = PAGES // 20
 FEW = 2
-HELD = 32  # pages, in a pipe
-
-libc = ctypes.CDLL(None, use_errno=True)
-libc.vmsplice.restype = ctypes.c_ssize_t
 
 
 def near(pair: Sequence[Tenant], first: int = 0, pages: int = PAGES) -> int:
@@ -300,36 +292,6 @@ def test_who_is_leaving_pays_for_no_copy(
     with reading(pair[0]), reading(pair[1]):
         look_until_seen(ksm, SOON, 2 * PAGES)
         assert list(ksm.replicas()) == [0]  # for who stays
-
-
-def test_a_copy_that_somebody_holds_stays_one(ksm: Ksm, pair: list[Tenant]) -> None:
-    """Folded it would be memory that is beside the budget, and paid for by others."""
-    inlet, outlet = os.pipe()
-    fcntl.fcntl(outlet, fcntl.F_SETPIPE_SZ, 2 * HELD * mmap.PAGESIZE)
-    kept: list[mmap.mmap] = []
-
-    def offer() -> None:
-        os.sched_setaffinity(0, numa.cpus(1))
-        kept.append(offered(equal_to(pair[1])[: HELD * mmap.PAGESIZE]))
-
-    def hold() -> int:
-        vector = (ctypes.c_void_p * 2)(address_of(kept[0]), HELD * mmap.PAGESIZE)
-        return int(libc.vmsplice(outlet, ctypes.byref(vector), 1, 0))
-
-    with puppet(offer, hold) as thief:
-        with reading(pair[0]), reading(pair[1]):
-            wait_for(ksm, PAGES)
-            thief.next()
-            while process_stat(thief.pid)["ksm_merging_pages"] < HELD:
-                ksm.wait_scans(1)
-            assert int(thief.next()) == HELD * mmap.PAGESIZE
-        for _ in range(2 * SOON):
-            look(ksm)
-        assert 0 < count(ksm) <= HELD
-    os.close(outlet)
-    os.close(inlet)
-    wait_for(ksm, 0)
-    model.check_intact(pair)
 
 
 def test_who_does_not_use_a_page_pays_for_no_copy(ksm: Ksm, pair: list[Tenant]) -> None:

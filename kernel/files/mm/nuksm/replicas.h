@@ -290,9 +290,6 @@ static int nuksm_shift(struct ksm_stable_node *stable_node,
 		n = -ENOENT;
 	if (IS_ERR_OR_NULL(from))
 		goto out;
-	/* Who holds it, in a pipe for instance, would keep it where nobody counts it any more */
-	if (nid == NUMA_NO_NODE && !nuksm_can_be_moved(from))
-		goto unlock;
 	if (nuksm_can_be_left(stable_node, from) && !folio_test_hwpoison(to)) {
 		n = nuksm_remap_sharers(stable_node, from, target, to, nid);
 		nuksm_trace_replica(from, to, n);
@@ -306,7 +303,6 @@ static int nuksm_shift(struct ksm_stable_node *stable_node,
 			folio_free_swap(from);
 		}
 	}
-unlock:
 	folio_unlock(from);
 	folio_put(from);
 out:
