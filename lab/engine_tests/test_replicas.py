@@ -282,6 +282,23 @@ def test_there_are_none_for_who_has_a_limit(ksm: Ksm) -> None:
         cgroup.end()
 
 
+def test_who_has_a_limit_keeps_no_copy_from_others(
+    ksm: Ksm, pair: list[Tenant]
+) -> None:
+    """He uses the same pages on the same node, and came last, so he is asked first."""
+    stress.account_memory()
+    cgroup = stress.Cgroup("limited")
+    try:
+        cgroup.limit(1 << 10)
+        limited = Tenant(Spec("limited", 1, MIB), cgroup.prefix())
+        merge(ksm, [*pair, limited])
+        with reading(pair[0]), reading(pair[1]), reading(limited):
+            wait_for(ksm, PAGES)
+        model.check_intact([*pair, limited])
+    finally:
+        cgroup.end()
+
+
 @pytest.mark.skipif(not domains.exist(), reason="this kernel has no merge domains")
 def test_who_is_leaving_pays_for_no_copy(
     ksm: Ksm, pair: list[Tenant], stranger: Group

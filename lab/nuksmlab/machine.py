@@ -315,3 +315,24 @@ def boot(  # noqa: PLR0913 (each says another thing about the run)
         parallel=parallel,
     )
     return run(command_line, output, seconds, quiet)
+
+
+def boot_for_guests(  # noqa: PLR0913 (each says another thing about the run)
+    machine: Machine,
+    kernel: Path,
+    module: str,
+    arguments: Sequence[Path],
+    output: Path,
+    *,
+    seconds: float,
+) -> None:
+    """Runs a module of the lab in an emulated machine, for guests by KVM inside.
+
+    Raises MachineError if it fails.
+    """
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    status = boot(
+        machine, kernel, command, output, kvm=False, nested=True, seconds=seconds
+    )
+    if status != 0:
+        raise MachineError(f"{output.name} ended with status {status}")

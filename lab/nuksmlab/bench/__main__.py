@@ -261,18 +261,14 @@ def looked_at(name: str, kernel: Path, extent: looks.Extent) -> int:
         output = raw / str(repetition)
         output.mkdir()
         (output / "plan.json").write_text(json.dumps(looks.runs(extent, repetition)))
-        command = [sys.executable, "-m", "nuksmlab.bench.looks_guest", str(kernel)]
-        status = machine.boot(
+        machine.boot_for_guests(
             looks.MACHINE,
             kernel,
-            command,
+            "nuksmlab.bench.looks_guest",
+            [kernel],
             output,
-            kvm=False,
-            nested=True,
             seconds=BOOT_SECONDS,
         )
-        if status != 0:
-            raise machine.MachineError(f"the benchmark ended with status {status}")
         results += records.read_lines(output / "samples.jsonl")
         report.write_results(name, results)
     return show(report.make_looks(name))

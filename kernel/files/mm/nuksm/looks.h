@@ -205,7 +205,7 @@ static void nuksm_add_question(struct nuksm_question question)
 	nuksm_questions[nuksm_asked_now++] = question;
 }
 
-/* Has the second half moved enough, or taken long enough? */
+/* Has the second half moved enough, or taken long enough? Or does somebody need memory? */
 static bool nuksm_look_is_over(const struct nuksm_looks *at)
 {
 	return !at->moves || freezing(current) || READ_ONCE(nuksm_urgent) ||

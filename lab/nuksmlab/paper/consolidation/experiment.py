@@ -2,7 +2,6 @@
 """Makes the guests' file system, boots the machine, and keeps what was observed."""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -53,17 +52,10 @@ def write_user_space(path: Path) -> int:
 
 def boot(images: list[Path], kept: Path) -> None:
     """Of the guests' file system and of one or two kernels."""
-    status = machine.boot(
-        MACHINE,
-        images[1],
-        [sys.executable, "-m", "nuksmlab.paper.consolidation.guest", *map(str, images)],
-        kept,
-        kvm=False,
-        seconds=BOOT_SECONDS,
-        nested=True,
+    module = "nuksmlab.paper.consolidation.guest"
+    machine.boot_for_guests(
+        MACHINE, images[1], module, images, kept, seconds=BOOT_SECONDS
     )
-    if status != 0:
-        raise machine.MachineError(f"{kept.name} ended with status {status}")
 
 
 def has_stock(plan: Plan) -> bool:

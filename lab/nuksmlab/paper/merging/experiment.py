@@ -74,18 +74,10 @@ def run_copies(size: Extent, raw: Path) -> None:
 
 
 def boot_guests(kernel: Path, raw: Path) -> None:
-    command = [sys.executable, "-m", "nuksmlab.paper.merging.guests", str(kernel)]
-    status = machine.boot(
-        plan.MACHINE,
-        kernel,
-        command,
-        raw,
-        kvm=False,
-        nested=True,
-        seconds=BOOT_SECONDS,
+    module = "nuksmlab.paper.merging.guests"
+    machine.boot_for_guests(
+        plan.MACHINE, kernel, module, [kernel], raw, seconds=BOOT_SECONDS
     )
-    if status != 0:
-        raise machine.MachineError(f"{GUESTS} ended with status {status}")
 
 
 def run_guests(size: Extent, kernel: Path, raw: Path) -> None:
