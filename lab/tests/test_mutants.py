@@ -44,3 +44,12 @@ def test_what_is_meant_for_it_is_there() -> None:
         file, _, name = mutant.by.partition("::")
         text = (paths.REPOSITORY / command.ENGINE_TESTS / file).read_text()
         assert not name or f"def {name}(" in text
+
+
+def test_a_test_that_is_skipped_has_noticed_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "collected 1 item\n\n======== 1 skipped in 0.19s ========\n"
+    monkeypatch.setattr(command, "run", lambda *_: said)
+    with pytest.raises(command.MutantError, match="skipped"):
+        command.tests([], tmp_path / "meant", "test_it.py")

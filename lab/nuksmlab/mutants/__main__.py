@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
@@ -51,7 +52,7 @@ class Mutant:
     old: str
     new: str
     more: Sequence[tuple[str, str]] = field(default=())
-    nodes: int = 2
+    nodes: int = 2  # or 0: on User-Mode Linux, whose kernel has KUnit
 
     def replacements(self) -> list[tuple[str, str]]:
         return [(self.old, self.new), *self.more]
@@ -102,7 +103,7 @@ def run(command: Sequence[str], log: Path) -> str:
 
 
 def tests(command: Sequence[str], output: Path, which: str = ENGINE_TESTS) -> list[str]:
-    """Those that failed; one for all if there is no verdict."""
+    """Those that failed; one for all if there is no verdict. Skipped is none."""
     python = sys.executable
     pytest = [python, "-m", "pytest", "-rfE", "--tb=no", "-p", "no:cacheprovider"]
     selection = ["-c", "lab/pyproject.toml", which, "-m", TESTED_ALWAYS]
@@ -113,6 +114,8 @@ def tests(command: Sequence[str], output: Path, which: str = ENGINE_TESTS) -> li
         output.with_suffix(".log"),
     )
     failed = re.findall(r"^(?:FAILED|ERROR) \S*?([\w-]+\.py::\S+)", text, re.MULTILINE)
+    if re.search(r"^=+ \d+ skipped in", text, re.MULTILINE):
+        raise MutantError(f"{which}: all of it was skipped, see {output}.log")
     ended = re.search(r"^=+ .*\b(passed|failed|error)", text, re.MULTILINE)
     return failed if ended else [*failed, "the machine did not come to the end"]
 
@@ -136,28 +139,34 @@ def goals(kernel: Path, output: Path) -> list[str]:
 
 def judge(mutant: Mutant, folder: Path, by_all: bool) -> dict[str, list[str]]:
     """In the order of what it takes."""
-    kernel = build(folder / "kernel", "lab")
-    machine = ["run", "--kernel", str(kernel), "--memory-mib", "768", "--nodes"]
-    try:
-        own = tests(
-            [*machine, str(mutant.nodes), "--deadline", str(HANGS_SECONDS)],
-            folder / "meant",
-            f"{ENGINE_TESTS}/{mutant.by}",
+    with ExitStack() as stack:
+
+        def built(config: str) -> Path:
+            kernel = build(folder / "kernel", config)
+            stack.callback(kernel.unlink, missing_ok=True)
+            return kernel
+
+        def on_one(output: str, which: str = ENGINE_TESTS) -> list[str]:
+            uml = ["uml", "--kernel", str(built("um")), "--memory-mib", "512"]
+            return tests(uml, folder / output, which)
+
+        def on(nodes: int, output: str, which: str = ENGINE_TESTS) -> list[str]:
+            machine = ["run", "--kernel", str(kernel), "--memory-mib", "768"]
+            if which != ENGINE_TESTS:
+                machine += ["--deadline", str(HANGS_SECONDS)]
+            return tests([*machine, "--nodes", str(nodes)], folder / output, which)
+
+        meant = f"{ENGINE_TESTS}/{mutant.by}"
+        if not mutant.nodes and not by_all:
+            return {MEANT: on_one("meant", meant)}
+        kernel = built("lab")
+        own = (
+            on(mutant.nodes, "meant", meant) if mutant.nodes else on_one("meant", meant)
         )
         if not by_all:
             return {MEANT: own}
-        user_mode = build(folder / "kernel", "um")
-        uml = ["uml", "--kernel", str(user_mode), "--memory-mib", "512"]
-        try:
-            on_one = tests(uml, folder / "um")
-        finally:
-            user_mode.unlink()
-        on_two = tests([*machine, "2"], folder / "two")
-        on_four = tests([*machine, "4"], folder / "four")
-        by = (own, on_one, on_two, on_four, goals(kernel, folder))
+        by = (own, on_one("um"), on(2, "two"), on(4, "four"), goals(kernel, folder))
         return dict(zip(ALL, by, strict=True))
-    finally:
-        kernel.unlink()
 
 
 def inputs(mutant: Mutant) -> str:
