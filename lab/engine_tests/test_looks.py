@@ -4,6 +4,7 @@
 import os
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,22 @@ def test_pages_follow_a_tenant_that_moves(ksm: Ksm, start: StartTenant) -> None:
     model.check_intact(tenants)
 
 
+def test_a_tenant_that_hardly_runs_has_moved_where_it_does(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """No look sees it running. Nobody uses the pages: they are shared by the rule."""
+    with numa.running_on(0):
+        tenants = [start(f"vm-{number}", mib=MIB) for number in range(2)]
+    merge(ksm, tenants)
+    os.sched_setaffinity(tenants[1].pid, numa.cpus(1))
+    for _ in range(SOON):
+        tenants[1].command("restore")  # nothing was changed: no page is used
+        look(ksm)
+    found = [tenants[0].share_on(node) for node in (0, 1)]
+    assert policy.off_by_more_than_chance(found, [0.5, 0.5], PAGES) is None
+    model.check_intact(tenants)
+
+
 def last_cpu(pid: int) -> int:
     """Of the process's first thread, see proc(5)."""
     fields = Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2]
@@ -151,6 +168,53 @@ def test_pages_stay_with_a_tenant_whose_threads_take_turns(
         for tenant in tenants:
             tenant.quit()
     assert stays == (1, 0)
+
+
+def test_pages_stay_with_a_tenant_whose_workers_end(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """Its first thread, which only waits for them, is all that looks find."""
+    with numa.running_on(1):
+        tenants = [start(f"vm-{number}", mib=MIB) for number in range(2)]
+    merge(ksm, tenants)
+    pid = tenants[1].pid
+    os.sched_setaffinity(pid, numa.cpus(0))
+    for _ in range(2 * SOON):
+        with reading(tenants[1]):
+            (worker,) = {
+                int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()
+            } - {pid}
+            os.sched_setaffinity(worker, numa.cpus(1))
+        look(ksm)
+    assert tenants[1].share_on(1) == 1
+    assert process_stat(pid)["ksm_merged_remote"] == 0
+
+
+def test_pages_stay_where_a_cpuset_wants_them(ksm: Ksm, start: StartTenant) -> None:
+    """Changed, it moves all pages; those who share these run where they were."""
+    tenants = [start(f"vm-{number}", mib=MIB) for number in range(2)]
+    for tenant in tenants:
+        os.sched_setaffinity(tenant.pid, numa.cpus(1))
+    with ExitStack() as cpusets:
+        cgroups = [
+            cpusets.enter_context(stress.cpuset(f"cpuset-{number}", tenant.pid))
+            for number, tenant in enumerate(tenants)
+        ]
+        for cgroup in cgroups:
+            stress.put(cgroup / "cpuset.mems", 1)
+        merge(ksm, tenants)
+        for tenant in tenants:
+            assert process_stat(tenant.pid)["ksm_merged_remote"] == 0
+            assert tenant.share_on(1) == 1
+        for cgroup in cgroups:
+            stress.put(cgroup / "cpuset.mems", 0)
+        with reading(tenants[0]), reading(tenants[1]):
+            look_until_seen(ksm, SOON, PAGES)
+            ksm.wait_scans(2)
+            assert [tenant.share_on(0) for tenant in tenants] == [1, 1]
+    for tenant in tenants:
+        assert process_stat(tenant.pid)["ksm_merged_remote"] == 0
+    model.check_intact(tenants)
 
 
 def test_no_page_follows_to_where_its_tenant_wants_no_memory(

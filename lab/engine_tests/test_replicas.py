@@ -262,7 +262,6 @@ def test_a_page_has_as_many_sharers_as_it_may(ksm: Ksm, start: StartTenant) -> N
 
 def test_there_are_none_for_who_has_a_limit(ksm: Ksm) -> None:
     """His cgroup pays for the copies: he might be killed for them."""
-    stress.account_memory()
     cgroup = stress.Cgroup("payer")
     try:
         cgroup.limit(1 << 10)
@@ -286,7 +285,6 @@ def test_who_has_a_limit_keeps_no_copy_from_others(
     ksm: Ksm, pair: list[Tenant]
 ) -> None:
     """He uses the same pages on the same node, and came last, so he is asked first."""
-    stress.account_memory()
     cgroup = stress.Cgroup("limited")
     try:
         cgroup.limit(1 << 10)
@@ -312,7 +310,6 @@ def test_who_is_leaving_pays_for_no_copy(
 
 
 def test_who_does_not_use_a_page_pays_for_no_copy(ksm: Ksm, pair: list[Tenant]) -> None:
-    stress.account_memory()
     cgroup = stress.Cgroup("cold")
     try:
         cold = [

@@ -148,7 +148,6 @@ class Generations:
 
 @pytest.fixture
 def limited() -> Iterator[stress.Cgroup]:
-    stress.account_memory()
     cgroup = stress.Cgroup("generations")
     yield cgroup
     cgroup.end()

@@ -47,6 +47,7 @@ class Cgroup:
     """A memory cgroup for one tenant."""
 
     def __init__(self, name: str) -> None:
+        account_memory()
         self.path = CGROUPS / name
         self.path.mkdir()
 

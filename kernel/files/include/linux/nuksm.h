@@ -81,8 +81,10 @@ struct nuksm_voter {
  * @replicas: and how many are of replicas
  * @voter: see there
  * @seen_on: node where its threads were found to run
- * @elsewhere: changes when other threads have run on other nodes
- * @seen: how often in a row, up to where it counts as having moved there
+ * @here: changes when one that was last seen there has run
+ * @elsewhere: changes when one that was last seen on another node has
+ * @ended: changes when one has ended
+ * @seen: how much looks in a row count, up to where it has moved there
  *
  * @local and @replicas change under the lock of the page concerned; different pages
  * change them at the same time. The others are for who holds ksm_thread_mutex.
@@ -92,7 +94,9 @@ struct nuksm_mm {
 	atomic_long_t replicas;
 	struct nuksm_voter voter;
 	int seen_on;
+	u32 here;
 	u32 elsewhere;
+	u32 ended;
 	u8 seen;
 };
 

@@ -16,8 +16,15 @@
 /* A process with more threads is not asked where it runs. */
 #define NUKSM_ASKED_THREADS	256
 
-/* So often in a row a process has to be seen running on a node, to have moved there. */
-#define NUKSM_SETTLED		4
+/*
+ * A process has moved to a node when it was found to run there by looks in a row that count so
+ * much together: one that sees it running, and one before which it ran, but not when it came.
+ * The latter does not see where else a thread ran between two looks: one that is woken on
+ * either of two nodes by half is found on one of them so often once in 2^8 looks.
+ */
+#define NUKSM_SETTLED		8
+#define NUKSM_SEEN_RUNNING	2
+#define NUKSM_SEEN_RESTING	1
 
 /**
  * nuksm_allows - may memory be on a node?
@@ -32,54 +39,86 @@ bool nuksm_allows(struct mempolicy *policy, int nid)
 	       node_isset(nid, policy->nodes);
 }
 
-/*
- * On which node are the threads that run now? *@nid is NUMA_NO_NODE if none does. Returns
- * false if they are on several, or not to be asked.
+/**
+ * struct nuksm_seen - what a look finds out about a process's threads
+ * @nid: where those are that run now; if none does, where all of them ran last, or, if that
+ *	was on several nodes, where the process was seen the last time
+ * @runs: one runs now
+ * @here: changes when one that is on @nid has run
+ * @elsewhere: changes when one that is on another node has run
  */
-static bool runs_on(struct task_struct *owner, int *nid)
+struct nuksm_seen {
+	int nid;
+	bool runs;
+	u32 here;
+	u32 elsewhere;
+};
+
+/* Finds out where the process runs. Returns whether that is one node, and known. */
+static bool runs_on(struct task_struct *owner, struct nuksm_seen *seen)
 {
+	int now = NUMA_NO_NODE, last = NUMA_NO_NODE;
 	struct task_struct *thread;
 	unsigned int asked = 0;
+	bool apart = false;
 
-	*nid = NUMA_NO_NODE;
 	for_each_thread(owner, thread) {
 		int on = cpu_to_node(task_cpu(thread));
 
 		if (++asked > NUKSM_ASKED_THREADS)
 			return false;
+		if (READ_ONCE(thread->exit_state))
+			continue;
+		apart |= last != NUMA_NO_NODE && on != last;
+		last = on;
 		if (!task_is_running(thread))
 			continue;
-		if (*nid != NUMA_NO_NODE && on != *nid)
+		if (now != NUMA_NO_NODE && on != now)
 			return false;
-		*nid = on;
+		now = on;
 	}
-	return true;
+	seen->runs = now != NUMA_NO_NODE;
+	if (seen->runs)
+		seen->nid = now;
+	else if (!apart)
+		seen->nid = last;
+	return seen->nid != NUMA_NO_NODE;
 }
 
-/*
- * May all threads run on the node, and the process's memory be there? *@elsewhere changes
- * whenever one that was last seen on another node has run there.
- */
-static bool may_live_on(struct task_struct *owner, int nid, u32 *elsewhere)
+/* May a thread's memory be on the node, as far as its own policy says? */
+static bool wants_memory_on(struct task_struct *thread, int nid)
 {
+	bool wants;
+
+	if (!READ_ONCE(thread->mempolicy))
+		return true;
+	task_lock(thread);
+	wants = nuksm_allows(thread->mempolicy, nid);
+	task_unlock(thread);
+	return wants;
+}
+
+/* May all threads run where they were seen, and the process's memory be there? */
+static bool may_live_there(struct task_struct *owner, struct nuksm_seen *seen)
+{
+	const struct cpumask *cpus = cpumask_of_node(seen->nid);
 	struct task_struct *thread;
 	unsigned int asked = 0;
-	bool may;
 
-	*elsewhere = 0;
 	for_each_thread(owner, thread) {
-		if (++asked > NUKSM_ASKED_THREADS ||
-		    !cpumask_intersects(thread->cpus_ptr, cpumask_of_node(nid)))
+		if (++asked > NUKSM_ASKED_THREADS)
 			return false;
-		if (cpu_to_node(task_cpu(thread)) == nid)
+		if (READ_ONCE(thread->exit_state))
 			continue;
+		if (!cpumask_intersects(thread->cpus_ptr, cpus) ||
+		    !wants_memory_on(thread, seen->nid))
+			return false;
 		/* data_race() as one that runs now counts the next time */
-		*elsewhere += data_race(thread->nvcsw + thread->nivcsw) + 1;
+		*(cpu_to_node(task_cpu(thread)) == seen->nid ? &seen->here :
+							       &seen->elsewhere) +=
+			data_race(thread->nvcsw + thread->nivcsw) + 1;
 	}
-	task_lock(owner);
-	may = nuksm_allows(owner->mempolicy, nid);
-	task_unlock(owner);
-	return may && node_isset(nid, cpuset_mems_allowed(owner));
+	return node_isset(seen->nid, cpuset_mems_allowed(owner));
 }
 
 /**
@@ -87,34 +126,66 @@ static bool may_live_on(struct task_struct *owner, int nid, u32 *elsewhere)
  * @mm: of the process
  *
  * It has if all that ran of it since they were there the last time did so on one node, so
- * often in a row.
+ * often in a row. If nothing runs when they come, none of its threads may have ended since:
+ * that one may have run anywhere. Who has the same memory, and is no thread of its owner, is
+ * not seen: mm_users also counts devices that use it (vhost), and does not say who they are.
  *
  * Context: ksm_thread_mutex held.
  */
 void nuksm_settle(struct mm_struct *mm)
 {
 	struct nuksm_mm *process = &mm->nuksm;
+	struct nuksm_seen seen = { .nid = process->seen_on };
 	struct task_struct *owner;
-	u32 elsewhere = 0;
-	int nid = NUMA_NO_NODE;
-	bool may = false;
+	bool lives = false, rests;
+	u32 ended = 0;
 
 	rcu_read_lock();
 	owner = rcu_dereference(mm->owner);
-	if (owner && runs_on(owner, &nid))
-		may = may_live_on(owner, nid == NUMA_NO_NODE ? process->seen_on : nid,
-				  &elsewhere);
+	if (owner && runs_on(owner, &seen))
+		lives = may_live_there(owner, &seen);
+	if (lives)
+		ended = data_race(owner->signal->nvcsw + owner->signal->nivcsw);
 	rcu_read_unlock();
 
-	if (!may || elsewhere != process->elsewhere ||
-	    (nid != NUMA_NO_NODE && nid != process->seen_on))
+	if (!lives) {
 		process->seen = 0;
-	process->elsewhere = elsewhere;
-	if (!may || nid == NUMA_NO_NODE)
+		process->seen_on = NUMA_NO_NODE;
 		return;
-	process->seen_on = nid;
-	if (process->seen < NUKSM_SETTLED)
-		process->seen++;
+	}
+	rests = seen.nid == process->seen_on && seen.here != process->here &&
+		ended == process->ended;
+	if (seen.nid != process->seen_on || seen.elsewhere != process->elsewhere) {
+		process->seen = 0;
+		rests = false;
+	}
+	process->seen_on = seen.nid;
+	process->here = seen.here;
+	process->elsewhere = seen.elsewhere;
+	process->ended = ended;
+	if (seen.runs)
+		process->seen += NUKSM_SEEN_RUNNING;
+	else if (rests)
+		process->seen += NUKSM_SEEN_RESTING;
+	process->seen = min_t(u8, process->seen, NUKSM_SETTLED);
+}
+
+/**
+ * nuksm_memory_of - where a process's memory may be
+ * @mm: of the process
+ * @nodes: set to those with memory that its cpuset allows
+ */
+void nuksm_memory_of(struct mm_struct *mm, nodemask_t *nodes)
+{
+	nodemask_t allowed = NODE_MASK_ALL;
+	struct task_struct *owner;
+
+	rcu_read_lock();
+	owner = rcu_dereference(mm->owner);
+	if (owner)
+		allowed = cpuset_mems_allowed(owner);
+	rcu_read_unlock();
+	nodes_and(*nodes, allowed, node_states[N_MEMORY]);
 }
 
 /**

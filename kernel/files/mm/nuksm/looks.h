@@ -185,7 +185,7 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 		return 0;
 	}
 	nuksm_window(NUKSM_WINDOW_MOVE);
-	err = nuksm_move(stable_node, nid, &cost);
+	err = nuksm_move(stable_node, nid, false, &cost);
 	if (err && err != -ENOENT)
 		nuksm_want_asked(stable_node);
 	return cost;
@@ -220,6 +220,7 @@ static unsigned int nuksm_end_some(struct nuksm_looks *at)
 	struct nuksm_question question;
 	unsigned int n, i;
 
+	nuksm_memory_of(mm, &nuksm_looked_memory);
 	for (n = 0; at->item && n < NUKSM_LOOKED_AT_ONCE; n++) {
 		struct ksm_rmap_item *item = at->item;
 

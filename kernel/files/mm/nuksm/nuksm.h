@@ -488,6 +488,7 @@ int nuksm_migrate(struct folio *folio, int nid);
 void nuksm_prefer_node(int nid);
 bool nuksm_allows(struct mempolicy *policy, int nid);
 void nuksm_settle(struct mm_struct *mm);
+void nuksm_memory_of(struct mm_struct *mm, nodemask_t *nodes);
 int nuksm_settled_on(const struct mm_struct *mm);
 
 #else /* !CONFIG_NUKSM_PLACEMENT */

@@ -102,18 +102,43 @@ static void nuksm_flush(struct mm_struct *mm, unsigned long address)
 	mmap_read_unlock(mm);
 }
 
+/* Where the memory of the process that a look is at may be. */
+static nodemask_t nuksm_looked_memory;
+
 /*
- * If the process has moved, so has its home for this page, unless its memory shall be
- * elsewhere. Returns whether it has.
+ * Where a mapping's home is to be: where its process has moved to, or where it is; if its
+ * memory may not be there, where the page is, or else anywhere where it may.
+ */
+static int nuksm_home_for(const struct ksm_rmap_item *item, struct mempolicy *policy,
+			  const struct folio *folio)
+{
+	const int best[] = { nuksm_settled_on(item->mm), item->home, folio_nid(folio) };
+	unsigned int i;
+	int nid;
+
+	for (i = 0; i < ARRAY_SIZE(best); i++) {
+		if (best[i] != NUMA_NO_NODE && node_isset(best[i], nuksm_looked_memory) &&
+		    nuksm_allows(policy, best[i]))
+			return best[i];
+	}
+	for_each_node_mask(nid, nuksm_looked_memory) {
+		if (nuksm_allows(policy, nid))
+			return nid;
+	}
+	return item->home;
+}
+
+/*
+ * If the process has moved, or its memory may not be where it was, so has its home for this
+ * page. Returns whether it has.
  */
 static bool nuksm_rehome(struct ksm_rmap_item *item, struct vm_area_struct *vma,
 			 struct folio *folio)
 {
-	int nid = nuksm_settled_on(item->mm);
+	int nid = nuksm_home_for(item, vma->vm_policy, folio);
 	bool moved = false;
 
-	if (nid == NUMA_NO_NODE || nid == item->home ||
-	    !nuksm_allows(vma->vm_policy, nid) || !folio_trylock(folio))
+	if (nid == item->home || !folio_trylock(folio))
 		return false;
 	if (folio_stable_node(folio) == item->head) {
 		nuksm_count_local(item, folio_nid(folio), -1);
@@ -138,8 +163,8 @@ static void nuksm_note_use_of(struct ksm_rmap_item *item, bool touched, int nid)
 }
 
 /*
- * Was the merged page used since, and where is it? If its process has moved, so does its
- * home, and *@moved says so; not without @moved. Returns the node, or NUMA_NO_NODE if it is
+ * Was the merged page used since, and where is it? If its home has to be elsewhere, it is
+ * from now on, and *@moved says so; not without @moved. Returns the node, or NUMA_NO_NODE if it is
  * not there.
  */
 static int nuksm_look_again(struct ksm_rmap_item *item, bool *touched, bool *moved)

@@ -341,10 +341,11 @@ static struct folio *nuksm_take_hold(struct ksm_stable_node *stable_node)
 /*
  * Moves the page. Returns 0 if it was moved; -ENOENT if it is gone, and @stable_node
  * with it; -EBUSY if somebody holds it, or the like; -EAGAIN if it was too dear, and
- * who made it so shares it no more; -ENOMEM or -EBUSY if he still does. *@cost: what
- * that took, in moves of pages whose mappings are easy to find.
+ * who made it so shares it no more; -ENOMEM or -EBUSY if he still does, as he does unless
+ * the caller @waits for his mmap_lock. *@cost: what that took, in moves of pages whose
+ * mappings are easy to find.
  */
-static int nuksm_move(struct ksm_stable_node *stable_node, int nid,
+static int nuksm_move(struct ksm_stable_node *stable_node, int nid, bool waits,
 		      unsigned int *cost)
 {
 	struct folio *folio = nuksm_take_hold(stable_node);
@@ -362,7 +363,7 @@ static int nuksm_move(struct ksm_stable_node *stable_node, int nid,
 	areas = nuksm_all_areas(stable_node);
 	*cost += areas / NUKSM_AREAS_PER_MOVE;
 	if (areas > NUKSM_MOST_AREAS) {
-		err = nuksm_unshare_dear(stable_node);
+		err = waits ? nuksm_unshare_dear(stable_node) : -EBUSY;
 		if (err) {
 			folio_put(folio);
 			return err > 0 ? -EAGAIN : err;
@@ -485,7 +486,7 @@ static void nuksm_place_asked(void)
 		return;
 	}
 	nuksm_window(NUKSM_WINDOW_MOVE);
-	err = nuksm_move(stable_node, nid, &cost);
+	err = nuksm_move(stable_node, nid, true, &cost);
 	if (err == -ENOENT)
 		return;
 	stable_node->moves = min(stable_node->moves + cost, NUKSM_MOST_MOVES);
