@@ -26,6 +26,12 @@ ANY_TIME: dict[str, Sequence[str | int]] = {
     "look_cpu_permille": (0, 5, 1000),
     "replica_percent": (0, 5, 100),
 }
+# What a round begins with: copies, and who looks where they are needed.
+AT_FIRST: dict[str, Sequence[str | int]] = {
+    "placement": ("fair", "priority"),
+    "look_cpu_permille": (5, 1000),
+    "replica_percent": (5, 100),
+}
 DOMAINS = ("inherit", "own", 0, 1, 2)
 NOTHING_TRACKED: dict[str, Sequence[str | int]] = {
     "merge_across_nodes": (0, 1, 1),

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from nuksmlab import domains, policy, stress, wait
 from nuksmlab.fuzz import model
-from nuksmlab.fuzz.actions import BRISK, NOTHING_TRACKED, Actions
+from nuksmlab.fuzz.actions import AT_FIRST, BRISK, NOTHING_TRACKED, Actions
 from nuksmlab.fuzz.crowd import Counts, Crowd
 from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.tenant import Spec, Tenant
@@ -59,7 +59,7 @@ class Round:
 
     def begin(self) -> None:
         self.ksm.unmerge()
-        for name, values in NOTHING_TRACKED.items():
+        for name, values in (NOTHING_TRACKED | AT_FIRST).items():
             self.actions.turn(name, values)
         if domains.exist():
             self.actions.change_default_domain()
