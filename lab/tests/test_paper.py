@@ -38,7 +38,7 @@ from nuksmlab.paper.fairness import section as fairness_section
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.pressure import plan as pressure_plan
 from nuksmlab.paper.pressure import section as pressure_section
-from nuksmlab.paper.pressure.records import Moment, Observed
+from nuksmlab.paper.pressure.records import Moment, Observed, Run
 from nuksmlab.paper.runner import Complete
 from nuksmlab.paper.section import UNKNOWN, Check, Section, all_measured, of_model
 from nuksmlab.paper.trial import Result, ResultInstance, Trial
@@ -151,6 +151,11 @@ def test_all_goals_hold_where_pages_are_placed_as_they_should(name: str) -> None
         ("fairness", "xsbench, nuKSM: points off half of the pages"),
         ("priority", "btree, nuKSM, C-1:10: points off the published share"),
         ("nodes", "random_access, 8 instances, nuKSM: fairness"),
+        (
+            "nodes",
+            "btree, 8 instances, nuKSM, priorities: "
+            "off the weights' shares, of what chance allows",
+        ),
     ],
 )
 def test_stock_placement_under_our_name_is_found_out(name: str, goal: str) -> None:
@@ -411,12 +416,7 @@ def test_plugin_is_told_where_to_write(tmp_path: Path) -> None:
     assert "llc_kib=256" in options
 
 
-def race(name: str, interval: float, killed: list[str]) -> Observed:
-    run = next(
-        run
-        for run in pressure_plan.runs(1)
-        if (run["configuration"], run["interval"]) == (name, interval)
-    )
+def race(run: Run, killed: Sequence[str]) -> Observed:
     moment: Moment = {
         "seconds": 4.0,
         "free_mib": 20.0,
@@ -424,16 +424,13 @@ def race(name: str, interval: float, killed: list[str]) -> Observed:
         "ksmd_seconds": 3.0,
         "allocated_mib": 160,
     }
-    return {"run": run, "moments": [moment], "killed": killed}
+    return {"run": run, "moments": [moment], "killed": list(killed)}
 
 
 def races(killed: Sequence[str], ours_killed: Sequence[str]) -> list[Observed]:
     return [
-        race(
-            index.name, interval, list(ours_killed if index.name == "ours" else killed)
-        )
-        for interval in pressure_plan.INTERVALS
-        for index in pressure_plan.INDEXES
+        race(run, ours_killed if run["configuration"] == "ours" else killed)
+        for run in pressure_plan.runs(2, 5)
     ]
 
 
@@ -442,14 +439,25 @@ def test_figure_8_says_who_ran_out_of_memory(tmp_path: Path) -> None:
     assert failed(section.checks) == []
     report.write(tmp_path, [section], [], {}, HARDWARE)
     lines = (tmp_path / "figure-8.csv").read_text().splitlines()
-    assert "160,KSM,0,out of memory at 4.0 s,out of memory at 900 s,20" in lines[1]
-    assert "160,ours,0,all merged at 4.0 s,-,20" in lines[3]
+    died = "160,KSM,0,out of memory at 4.0 s,out of memory at 900 s,20"
+    assert f"worst,{died}" in lines[1]
+    assert "worst,160,ours,0,all merged at 4.0 s,-,20" in lines[3]
+    assert f"ordinary,{died}" in lines[19]
 
 
 @pytest.mark.parametrize("both", [[], ["instance-0"]])
 def test_figure_8s_goal_does_not_hold_where_both_end_the_same(both: list[str]) -> None:
     section = pressure_section.section(races(both, both), "raw/x")
     assert len(failed(section.checks)) == 1
+
+
+def test_figure_8s_goals_hold_in_each_repetition_and_for_ordinary_data() -> None:
+    results = races(["instance-0"], [])
+    once = next(one for one in results if one["run"]["configuration"] == "KSM")
+    once["killed"] = []
+    assert len(failed(pressure_section.section(results, "raw/x").checks)) == 1
+    section = pressure_section.section(races([], ["instance-0"]), "raw/x")
+    assert len(failed(section.checks)) == 3
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Fairness among four and eight instances on four nodes."""
+"""Fairness and priorities among four and eight instances on four nodes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -7,7 +7,8 @@ from functools import partial
 
 from matplotlib.figure import Figure as Canvas
 
-from nuksmlab.paper.extent import CORRECTED, NUKSM, OFF, STOCK
+from nuksmlab import policy
+from nuksmlab.paper.extent import CORRECTED, NUKSM, OFF, STOCK, Configuration
 from nuksmlab.paper.fairness.section import COMBINED, FAIR, SAVED, chance_points
 from nuksmlab.paper.merits import Merits, by_instance
 from nuksmlab.paper.model import Hardware
@@ -32,9 +33,11 @@ from nuksmlab.paper.section import (
     spread,
     workloads,
 )
-from nuksmlab.paper.trial import Result
+from nuksmlab.paper.trial import Result, local_pages_percent
 
 TITLE = "Beyond two nodes (IV-E): four nodes with four and eight instances"
+# Of what chance allows.
+CHANCE = 1.0
 # The paper has no figures. As for two nodes, where only one of them has all pages.
 STOCK_FAIR = 0.85
 MERGED = (STOCK, NUKSM, CORRECTED)
@@ -135,6 +138,80 @@ def checks(case: Case) -> Iterator[Check]:
         )
 
 
+def wanted_percent(result: Result) -> list[float]:
+    """What its weights give each instance's node, of the merged pages."""
+    nodes = [instance["node"] for instance in result["instances"]]
+    nices = [instance["nice"] for instance in result["instances"]]
+    shares = policy.target("priority", nodes, nices)
+    by_node = dict(zip(sorted(set(nodes)), shares, strict=True))
+    return [100 * by_node[node] for node in nodes]
+
+
+def priority_table(several: Sequence[Case]) -> Table:
+    columns = [
+        Column("workload"),
+        Column("instances"),
+        Column("configuration"),
+        Column("order of start"),
+        Column("nice"),
+        Column("local pages, %: by weight"),
+        Column("found", MEASURED),
+        Column("remote accesses, %", MEASURED),
+        Column("slowdown", MODELLED),
+    ]
+    rows = []
+    for case in several:
+        for configuration in plan.PLACED_BY_PRIORITY:
+            results = case.results(configuration)
+            by_weight = by_instance(list(map(wanted_percent, results)))
+            found = by_instance(case.local_pages(configuration))
+            remote = by_instance(case.remote(configuration))
+            slowdowns = by_instance(case.slowdowns(configuration))
+            for number in range(case.instances):
+                cells = [
+                    case.workload,
+                    str(case.instances),
+                    configuration.name,
+                    str(number),
+                    str(plan.NICES[number]),
+                    spread(by_weight[number], 1),
+                    spread(found[number], 1),
+                    spread(remote[number], 1),
+                    spread(slowdowns[number]),
+                ]
+                rows.append(Row(cells, raw(case.results(OFF), results)))
+    title = "Four nodes, instances of several priorities"
+    return Table("four-nodes-priority", title, columns, rows)
+
+
+def off_by_chance(case: Case, configuration: Configuration) -> list[float]:
+    """Of each instance in each repetition, from its weight's share."""
+    return [
+        abs(local_pages_percent(instance) - wanted)
+        / (100 * policy.allowed(wanted / 100, instance["pages"]))
+        for result in case.results(configuration)
+        for instance, wanted in zip(
+            result["instances"], wanted_percent(result), strict=True
+        )
+    ]
+
+
+def priority_checks(case: Case) -> Iterator[Check]:
+    for configuration in plan.PLACED_BY_PRIORITY:
+        name = f"{case.name}, {configuration.name}"
+        yield at_most(
+            f"{name}: off the weights' shares, of what chance allows",
+            off_by_chance(case, configuration),
+            CHANCE,
+        )
+        yield at_least(
+            f"{name}: MiB saved, against KSM's",
+            case.saved(configuration),
+            SAVED * min(case.saved(STOCK)),
+            1,
+        )
+
+
 def draw(several: Sequence[Case], canvas: Canvas) -> None:
     all_axes = canvas.subplots(1, len(several), sharey=True, squeeze=False)[0]
     for axes, case in zip(all_axes, several, strict=True):
@@ -154,7 +231,9 @@ def draw(several: Sequence[Case], canvas: Canvas) -> None:
 INTRODUCTION = [
     "The paper extends its rule to K nodes and says that this was evaluated, without "
     "figures. Here each node has one CPU: of eight instances, the two on one node "
-    "are measured one after the other. With K nodes, 1/K of the pages can be local.",
+    "are measured one after the other. With K nodes, 1/K of the pages can be local; by "
+    "priority, each node has as many as the weights of its instances' nice values "
+    "have of all.",
 ]
 
 
@@ -164,11 +243,15 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
     return Section(
         TITLE,
         INTRODUCTION,
-        [table(several)],
+        [table(several), priority_table(several)],
         [Picture("four-nodes", caption, partial(draw, several))],
         [
             answers(results),
             counted(results),
-            *(check for case in several for check in checks(case)),
+            *(
+                check
+                for case in several
+                for check in (*checks(case), *priority_checks(case))
+            ),
         ],
     )

@@ -15,7 +15,13 @@ from nuksmlab.paper.runner import Facts, made_from, run_once
 
 NAME = "pressure"
 BOOT_SECONDS = 3600.0
-SOURCES = ("ksm.py", "tenant.py", "uml.py", "paper/pressure/guest.py")
+SOURCES = (
+    "ksm.py",
+    "tenant.py",
+    "uml.py",
+    "paper/pressure/guest.py",
+    "paper/pressure/plan.py",
+)
 
 
 def boot(kernel: Path, kept: Path) -> None:
@@ -33,7 +39,7 @@ def boot(kernel: Path, kept: Path) -> None:
 
 def run(size: Extent, kept: Path) -> None:
     kernel = kernels.build("um")
-    runs = plan.runs(size.other_repetitions)
+    runs = plan.runs(size.other_repetitions, size.repetitions)
     programs = (paths.TENANT, kernel)
     facts = Facts(
         made_from([runs, plan.GUEST_MIB], SOURCES, programs),

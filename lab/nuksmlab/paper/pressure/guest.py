@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from nuksmlab.ksm import Ksm
+from nuksmlab.paper.pressure.plan import WORST
 from nuksmlab.paper.pressure.records import Moment, Observed, Run
 from nuksmlab.processes import pid_of
 from nuksmlab.tenant import ANYWHERE, Spec, Tenant, TenantError
@@ -52,7 +53,8 @@ class Race:
 
     def start_tenant(self, name: str, mib: int, **shares: int) -> None:
         """A child has its own chance; a death is not an error here."""
-        tenant = Tenant(Spec(name, ANYWHERE, mib, equal=0, madvised=True, **shares))
+        shares = {"equal": 0} | shares
+        tenant = Tenant(Spec(name, ANYWHERE, mib, madvised=True, **shares))
         self.stack.callback(end, tenant)
         set_chance(tenant.pid, SACRIFICE)
         self.tenants.append(tenant)
@@ -63,8 +65,10 @@ class Race:
         if self.run["kib_per_tree"] is not None:
             self.ksm.write("kib_per_tree", self.run["kib_per_tree"])
         self.ksm.set_speed(SPEED)
+        kind = "alike" if self.run["data"] == WORST else "equal"
         for number in (0, 1):
-            self.start_tenant(f"instance-{number}", self.run["instance_mib"], alike=100)
+            name = f"instance-{number}"
+            self.start_tenant(name, self.run["instance_mib"], **{kind: 100})
 
     def killed(self) -> list[str]:
         return [t.spec.name for t in self.tenants if t.process.poll() is not None]
@@ -132,7 +136,7 @@ def main() -> None:
             last = observed["moments"][-1]
             print(
                 f"  {number}/{len(runs)}  {run['configuration']:15}  "
-                f"a step each {run['interval']} s: "
+                f"{run['data']} data, a step each {run['interval']} s: "
                 f"{', '.join(observed['killed']) or 'nobody'} killed, "
                 f"{last['allocated_mib']} MiB allocated, {last['saved_mib']:.0f} MiB "
                 f"saved after {last['seconds']:.1f} s",

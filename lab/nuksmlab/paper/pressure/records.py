@@ -8,6 +8,7 @@ class Run(TypedDict):
     configuration: str
     index: str
     kib_per_tree: int | None  # None for the kernel's default
+    data: str  # worst: pages differ in their last bytes only; ordinary
     instance_mib: int
     step_mib: int  # that the job allocates each time
     steps: int
