@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -289,6 +291,40 @@ static void do_touch(struct memory *memory)
 		       ended.tv_nsec - began.tv_nsec);
 }
 
+static void *errand(void *memory)
+{
+	static int cpu;
+
+	memory_touch(memory);
+	cpu = sched_getcpu();
+	return &cpu;
+}
+
+/* A thread reads all pages and ends, on whichever CPU it is put; this one stays. */
+static void do_errand(struct memory *memory)
+{
+	cpu_set_t own, all;
+	pthread_t thread;
+	void *cpu = NULL;
+	int error;
+
+	memset(&all, 0xff, sizeof(all));
+	if (sched_getaffinity(0, sizeof(own), &own) ||
+	    sched_setaffinity(0, sizeof(all), &all)) {
+		answer("error errand: %s", strerror(errno));
+		return;
+	}
+	error = pthread_create(&thread, NULL, errand, memory);
+	if (sched_setaffinity(0, sizeof(own), &own) && !error)
+		error = errno;
+	if (!error)
+		error = pthread_join(thread, &cpu);
+	if (error)
+		answer("error errand: %s", strerror(error));
+	else
+		answer("ok cpu=%d", *(int *)cpu);
+}
+
 /* As `use write 10 3`: a tenth of the pages, chosen by the seed 3. */
 static void do_use(struct memory *memory, const char *kind)
 {
@@ -409,6 +445,8 @@ static bool obey(struct memory *memory, char *line)
 		answer("ok pages=%zu bad=%zu", pages, bad);
 	} else if (!strcmp(command, "touch")) {
 		do_touch(memory);
+	} else if (!strcmp(command, "errand")) {
+		do_errand(memory);
 	} else if (!strcmp(command, "use")) {
 		do_use(memory, argument);
 	} else if (!strcmp(command, "write")) {

@@ -126,8 +126,8 @@ static bool may_live_there(struct task_struct *owner, struct nuksm_seen *seen)
  * @mm: of the process
  *
  * It has if all that ran of it since they were there the last time did so on one node, so
- * often in a row. If nothing runs when they come, none of its threads may have ended since:
- * that one may have run anywhere. Who has the same memory, and is no thread of its owner, is
+ * often in a row. If nothing runs when they come, none of its threads may have ended since,
+ * nor a child that it waited for: that one may have run anywhere. Who has the same memory, and is no thread of its owner, is
  * not seen: mm_users also counts devices that use it (vhost), and does not say who they are.
  *
  * Context: ksm_thread_mutex held.
@@ -144,8 +144,9 @@ void nuksm_settle(struct mm_struct *mm)
 	owner = rcu_dereference(mm->owner);
 	if (owner && runs_on(owner, &seen))
 		lives = may_live_there(owner, &seen);
+	/* What an ended thread has run may be less than a tick, and nowhere counted */
 	if (lives)
-		ended = data_race(owner->signal->nvcsw + owner->signal->nivcsw);
+		ended = raw_read_seqcount(&owner->signal->stats_lock.seqcount);
 	rcu_read_unlock();
 
 	if (!lives) {

@@ -106,21 +106,24 @@ static void nuksm_flush(struct mm_struct *mm, unsigned long address)
 static nodemask_t nuksm_looked_memory;
 
 /*
- * Where a mapping's home is to be: where its process has moved to, or where it is; if its
- * memory may not be there, where the page is, or else anywhere where it may.
+ * Where a mapping's home is to be: where its process has moved to, unless the area's memory
+ * shall be elsewhere; or where it is. If the process's cpuset does not allow that any more,
+ * where the page is, or else anywhere where it may be. The area's policy alone, which anybody
+ * may change all the time, moves no home.
  */
 static int nuksm_home_for(const struct ksm_rmap_item *item, struct mempolicy *policy,
 			  const struct folio *folio)
 {
-	const int best[] = { nuksm_settled_on(item->mm), item->home, folio_nid(folio) };
-	unsigned int i;
-	int nid;
+	int nid = nuksm_settled_on(item->mm);
 
-	for (i = 0; i < ARRAY_SIZE(best); i++) {
-		if (best[i] != NUMA_NO_NODE && node_isset(best[i], nuksm_looked_memory) &&
-		    nuksm_allows(policy, best[i]))
-			return best[i];
-	}
+	if (nid != NUMA_NO_NODE && node_isset(nid, nuksm_looked_memory) &&
+	    nuksm_allows(policy, nid))
+		return nid;
+	if (node_isset(item->home, nuksm_looked_memory))
+		return item->home;
+	nid = folio_nid(folio);
+	if (node_isset(nid, nuksm_looked_memory) && nuksm_allows(policy, nid))
+		return nid;
 	for_each_node_mask(nid, nuksm_looked_memory) {
 		if (nuksm_allows(policy, nid))
 			return nid;
