@@ -106,6 +106,8 @@ static bool may_live_there(struct task_struct *owner, struct nuksm_seen *seen)
 	unsigned int asked = 0;
 
 	for_each_thread(owner, thread) {
+		u32 *ran;
+
 		if (++asked > NUKSM_ASKED_THREADS)
 			return false;
 		if (READ_ONCE(thread->exit_state))
@@ -113,10 +115,10 @@ static bool may_live_there(struct task_struct *owner, struct nuksm_seen *seen)
 		if (!cpumask_intersects(thread->cpus_ptr, cpus) ||
 		    !wants_memory_on(thread, seen->nid))
 			return false;
+		ran = cpu_to_node(task_cpu(thread)) == seen->nid ? &seen->here :
+								   &seen->elsewhere;
 		/* data_race() as one that runs now counts the next time */
-		*(cpu_to_node(task_cpu(thread)) == seen->nid ? &seen->here :
-							       &seen->elsewhere) +=
-			data_race(thread->nvcsw + thread->nivcsw) + 1;
+		*ran += data_race(thread->nvcsw + thread->nivcsw) + 1;
 	}
 	return node_isset(seen->nid, cpuset_mems_allowed(owner));
 }
@@ -127,8 +129,9 @@ static bool may_live_there(struct task_struct *owner, struct nuksm_seen *seen)
  *
  * It has if all that ran of it since they were there the last time did so on one node, so
  * often in a row. If nothing runs when they come, none of its threads may have ended since,
- * nor a child that it waited for: that one may have run anywhere. Who has the same memory, and is no thread of its owner, is
- * not seen: mm_users also counts devices that use it (vhost), and does not say who they are.
+ * nor a child that it waited for: that one may have run anywhere. Who has the same memory, and
+ * is no thread of its owner, is not seen: mm_users also counts devices that use it (vhost), and
+ * does not say who they are.
  *
  * Context: ksm_thread_mutex held.
  */
