@@ -54,13 +54,13 @@ def test_looks_that_cost_miss_the_goal() -> None:
 
 def test_turns_that_differ_too_much_tell_nothing() -> None:
     assert missed(turns(1.1, 0.9)) == [
-        "looks by default: the standard error of that, at most 0.1"
+        "looks by default: the standard error of that, at most 0.2"
     ]
 
 
 def test_where_nobody_looked_or_there_were_no_replicas_nothing_was_measured() -> None:
-    few = "looks took, ‰ of a CPU, at least 50"
-    assert missed(turns(1.0, 1.0, permille=49)) == [few]
+    none = "looks in each turn that is to have some, µs, at least 1"
+    assert missed(turns(1.0, 1.0, permille=0)) == [none]
     assert missed(turns(1.0, 1.0, replicas=0)) == [
         "replicas in each turn that is to have some, at least 1"
     ]

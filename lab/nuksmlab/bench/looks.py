@@ -100,7 +100,7 @@ def more(results: Sequence[Took], config: str) -> Estimate:
         turn = turns.setdefault((run["repetition"], run["turn"]), {})
         turn[run["config"]] = one["seconds"]
     cost = estimate.more((turn[NONE], turn[config]) for turn in turns.values())
-    times = permille(results, config) / DEFAULT_PERMILLE
+    times = permille(results, config) / DEFAULT_PERMILLE or 1.0
     return Estimate(cost.mean / times, cost.error / times)
 
 

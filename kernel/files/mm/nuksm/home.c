@@ -128,10 +128,10 @@ static bool may_live_there(struct task_struct *owner, struct nuksm_seen *seen)
  * @mm: of the process
  *
  * It has if all that ran of it since they were there the last time did so on one node, so
- * often in a row. If nothing runs when they come, none of its threads may have ended since,
- * nor a child that it waited for: that one may have run anywhere. Who has the same memory, and
- * is no thread of its owner, is not seen: mm_users also counts devices that use it (vhost), and
- * does not say who they are.
+ * often in a row. If one of its threads has ended since, or a child that it waited for, that
+ * one may have run anywhere: such a look does not count. Who has the same memory, and is no
+ * thread of its owner, is not seen: mm_users also counts devices that use it (vhost), and does
+ * not say who they are.
  *
  * Context: ksm_thread_mutex held.
  */
@@ -140,7 +140,7 @@ void nuksm_settle(struct mm_struct *mm)
 	struct nuksm_mm *process = &mm->nuksm;
 	struct nuksm_seen seen = { .nid = process->seen_on };
 	struct task_struct *owner;
-	bool lives = false, rests;
+	bool lives = false, all_seen, rests;
 	u32 ended = 0;
 
 	rcu_read_lock();
@@ -157,8 +157,8 @@ void nuksm_settle(struct mm_struct *mm)
 		process->seen_on = NUMA_NO_NODE;
 		return;
 	}
-	rests = seen.nid == process->seen_on && seen.here != process->here &&
-		ended == process->ended;
+	all_seen = ended == process->ended;
+	rests = seen.nid == process->seen_on && seen.here != process->here;
 	if (seen.nid != process->seen_on || seen.elsewhere != process->elsewhere) {
 		process->seen = 0;
 		rests = false;
@@ -167,9 +167,9 @@ void nuksm_settle(struct mm_struct *mm)
 	process->here = seen.here;
 	process->elsewhere = seen.elsewhere;
 	process->ended = ended;
-	if (seen.runs)
+	if (all_seen && seen.runs)
 		process->seen += NUKSM_SEEN_RUNNING;
-	else if (rests)
+	else if (all_seen && rests)
 		process->seen += NUKSM_SEEN_RESTING;
 	process->seen = min_t(u8, process->seen, NUKSM_SETTLED);
 }
