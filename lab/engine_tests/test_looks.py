@@ -25,6 +25,14 @@ def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
     ksm.merge(sum(tenant.equal_pages for tenant in tenants))
 
 
+def merged_on(node: int, ksm: Ksm, start: StartTenant) -> list[Tenant]:
+    """Two, merged, that began on a node, and may go elsewhere."""
+    with numa.running_on(node):
+        tenants = [start(f"vm-{number}", mib=MIB) for number in range(2)]
+    merge(ksm, tenants)
+    return tenants
+
+
 @pytest.fixture(autouse=True)
 def often(ksm: Ksm) -> None:
     """A look each second, whatever it takes here."""
@@ -101,9 +109,7 @@ def test_merging_is_no_use(ksm: Ksm) -> None:
 
 
 def test_pages_follow_a_tenant_that_moves(ksm: Ksm, start: StartTenant) -> None:
-    with numa.running_on(0):
-        tenants = [start(f"vm-{number}", mib=MIB) for number in range(2)]
-    merge(ksm, tenants)
+    tenants = merged_on(0, ksm, start)
     assert tenants[1].share_on(0) == 1
     assert process_stat(tenants[1].pid)["ksm_merged_remote"] == 0
     os.sched_setaffinity(tenants[1].pid, numa.cpus(1))
@@ -124,9 +130,7 @@ def test_a_tenant_that_hardly_runs_has_moved_where_it_does(
     ksm: Ksm, start: StartTenant
 ) -> None:
     """No look sees it running. Nobody uses the pages: they are shared by the rule."""
-    with numa.running_on(0):
-        tenants = [start(f"vm-{number}", mib=MIB) for number in range(2)]
-    merge(ksm, tenants)
+    tenants = merged_on(0, ksm, start)
     os.sched_setaffinity(tenants[1].pid, numa.cpus(1))
     for _ in range(2 * SOON):  # a look may have begun before it ran
         tenants[1].command("restore")  # nothing was changed: no page is used
@@ -148,9 +152,7 @@ def test_pages_stay_with_a_tenant_whose_threads_take_turns(
     """One runs all the time on a node, and another one now and then on the other."""
     apart = False
     while not apart:  # the scheduler may move the one that may run anywhere
-        with numa.running_on(0):
-            tenants = [start(f"vm-{number}", mib=MIB) for number in range(2)]
-        merge(ksm, tenants)
+        tenants = merged_on(0, ksm, start)
         pid = tenants[1].pid
         os.sched_setaffinity(pid, numa.cpus(0) | numa.cpus(1))
         with reading(tenants[1]):
@@ -174,9 +176,7 @@ def test_pages_stay_with_a_tenant_whose_workers_end(
     ksm: Ksm, start: StartTenant
 ) -> None:
     """Its first thread, which only waits for them, is all that looks find."""
-    with numa.running_on(1):
-        tenants = [start(f"vm-{number}", mib=MIB) for number in range(2)]
-    merge(ksm, tenants)
+    tenants = merged_on(1, ksm, start)
     pid = tenants[1].pid
     os.sched_setaffinity(pid, numa.cpus(0))
     for _ in range(2 * SOON):
