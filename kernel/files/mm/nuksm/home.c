@@ -140,7 +140,7 @@ void nuksm_settle(struct mm_struct *mm)
 	struct nuksm_mm *process = &mm->nuksm;
 	struct nuksm_seen seen = { .nid = process->seen_on };
 	struct task_struct *owner;
-	bool lives = false, all_seen, rests;
+	bool lives = false, stays;
 	u32 ended = 0;
 
 	rcu_read_lock();
@@ -157,20 +157,17 @@ void nuksm_settle(struct mm_struct *mm)
 		process->seen_on = NUMA_NO_NODE;
 		return;
 	}
-	all_seen = ended == process->ended;
-	rests = seen.nid == process->seen_on && seen.here != process->here;
-	if (seen.nid != process->seen_on || seen.elsewhere != process->elsewhere) {
+	stays = seen.nid == process->seen_on && seen.elsewhere == process->elsewhere;
+	if (!stays)
 		process->seen = 0;
-		rests = false;
-	}
+	if (ended == process->ended && seen.runs)
+		process->seen += NUKSM_SEEN_RUNNING;
+	else if (ended == process->ended && stays && seen.here != process->here)
+		process->seen += NUKSM_SEEN_RESTING;
 	process->seen_on = seen.nid;
 	process->here = seen.here;
 	process->elsewhere = seen.elsewhere;
 	process->ended = ended;
-	if (all_seen && seen.runs)
-		process->seen += NUKSM_SEEN_RUNNING;
-	else if (all_seen && rests)
-		process->seen += NUKSM_SEEN_RESTING;
 	process->seen = min_t(u8, process->seen, NUKSM_SETTLED);
 }
 

@@ -102,7 +102,7 @@ static void nuksm_flush(struct mm_struct *mm, unsigned long address)
 	mmap_read_unlock(mm);
 }
 
-/* Where the memory of the process that a look is at may be. */
+/* Where the memory of the process that a look is at may be; under ksm_thread_mutex. */
 static nodemask_t nuksm_looked_memory;
 
 /*
