@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import policy, stress
+from nuksmlab import numa, policy, stress
 from nuksmlab.ksm import FAST, Ksm, process_stat
+from nuksmlab.looks import SOON, look_until_seen, reading
 from nuksmlab.tenant import StartTenant, Tenant, lend
 
 MIB = 8
@@ -76,6 +77,32 @@ def test_who_holds_pages_for_long_keeps_them_from_nobody(
     finally:
         os.close(pipe)
     assert all(tenant.bad_pages() == 0 for tenant in [*first, *last])
+
+
+def test_who_moves_has_no_pages_that_were_given_up_elsewhere(
+    ksm: Ksm, start: StartTenant, tmp_path: Path
+) -> None:
+    """They were held for long where he was, and nobody asks where they belong."""
+    ksm.write("look_cpu_permille", 1000)
+    with numa.running_on(0):
+        holder, moves = (start(f"vm-{number}", mib=1) for number in range(2))
+    merge(ksm, [holder, moves])
+    pipe = lend(holder, tmp_path / "pipe")
+    others = [start("vm-2", 1, mib=1), start("vm-3", 1, mib=1)]
+    try:
+        ksm.set_speed(FAST)
+        ksm.wait_scans(MOST_VAIN + 4)
+        for tenant in others:
+            check(tenant, [1 / 2, 1 / 2])
+        assert moves.share_on(0) == 1
+    finally:
+        os.close(pipe)
+    os.sched_setaffinity(moves.pid, numa.cpus(1))
+    with reading(moves):
+        look_until_seen(ksm, 2 * SOON, moves.equal_pages)
+        ksm.wait_scans(SCANS)
+        assert moves.share_on(1) >= 0.99
+    assert all(tenant.bad_pages() == 0 for tenant in [holder, moves, *others])
 
 
 def test_who_has_no_room_for_pages_of_his_own_gets_them_later(

@@ -114,12 +114,8 @@ def test_pages_follow_a_tenant_that_moves(ksm: Ksm, start: StartTenant) -> None:
     assert process_stat(tenants[1].pid)["ksm_merged_remote"] == 0
     os.sched_setaffinity(tenants[1].pid, numa.cpus(1))
     with reading(tenants[1]):
-        # It has to be seen running, which it is not always
-        wait.until(
-            lambda: tenants[1].share_on(1) >= 0.99,
-            lambda: f"{tenants[1].equal_pages_by_node()}",
-            poll=1,
-        )
+        look_until_seen(ksm, 2 * SOON, PAGES)
+        assert tenants[1].share_on(1) >= 0.99
     assert process_stat(tenants[1].pid)["ksm_merged_remote"] <= 0.01 * PAGES
     stat = process_stat(tenants[0].pid)
     assert stat["ksm_merged_remote"] >= 0.99 * PAGES, "the other one stayed"
@@ -140,8 +136,34 @@ def test_a_tenant_that_hardly_runs_has_moved_where_it_does(
     model.check_intact(tenants)
 
 
+def threads(pid: int) -> set[int]:
+    return {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()}
+
+
+def test_pages_follow_a_tenant_one_of_whose_threads_waits_elsewhere(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """The others are seen running on their node once, and hardly run from then on."""
+    tenants = merged_on(0, ksm, start)
+    pid = tenants[1].pid
+    tenants[1].command("wait")
+    (waits,) = threads(pid) - {pid}
+    os.sched_setaffinity(waits, numa.cpus(0) | numa.cpus(1))
+    os.sched_setaffinity(pid, numa.cpus(1))
+    for _ in range(SOON):
+        with reading(tenants[1]):
+            look(ksm)
+        for _ in range(2):
+            tenants[1].command("restore")
+            look(ksm)
+    assert last_cpu(waits) in numa.cpus(0)
+    # All of them, if looks saw it use them; or else half, by the rule
+    assert tenants[1].share_on(1) >= 0.4
+    model.check_intact(tenants)
+
+
 def last_cpu(pid: int) -> int:
-    """Of the process's first thread, see proc(5)."""
+    """Of a thread, which for the first one is the process; see proc(5)."""
     fields = Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2]
     return int(fields.split()[36])
 
@@ -156,9 +178,7 @@ def test_pages_stay_with_a_tenant_whose_threads_take_turns(
         pid = tenants[1].pid
         os.sched_setaffinity(pid, numa.cpus(0) | numa.cpus(1))
         with reading(tenants[1]):
-            (reader,) = {
-                int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()
-            } - {pid}
+            (reader,) = threads(pid) - {pid}
             os.sched_setaffinity(reader, numa.cpus(1))
             ran_on = set()
             for _ in range(SOON):
@@ -172,24 +192,34 @@ def test_pages_stay_with_a_tenant_whose_threads_take_turns(
     assert stays == (1, 0)
 
 
+@pytest.mark.parametrize("looks", [1, 3])
 def test_pages_stay_with_a_tenant_whose_workers_end(
-    ksm: Ksm, start: StartTenant
+    ksm: Ksm, start: StartTenant, looks: int
 ) -> None:
-    """Its first thread, which only waits for them, is all that looks find."""
+    """Its first thread is all that looks find; a worker ends before some of them."""
     tenants = merged_on(1, ksm, start)
     pid = tenants[1].pid
     os.sched_setaffinity(pid, numa.cpus(0))
-    for _ in range(2 * SOON):
-        # Less than a tick, and without a switch: what it ran is nowhere counted
-        while tenants[1].command("errand")["cpu"] not in numa.cpus(1):
-            pass
+    for number in range(2 * looks * SOON):
+        if number % looks:
+            tenants[1].command("restore")  # the first thread's, and no page is used
+        else:
+            # Less than a tick, and without a switch: what it ran is nowhere counted
+            while tenants[1].command("errand")["cpu"] not in numa.cpus(1):
+                pass
         look(ksm)
     assert tenants[1].share_on(1) == 1
     assert process_stat(pid)["ksm_merged_remote"] == 0
 
 
-def test_pages_stay_where_a_cpuset_wants_them(ksm: Ksm, start: StartTenant) -> None:
-    """Changed, it moves all pages; those who share these run where they were."""
+@pytest.mark.parametrize("preferred", [False, True])
+def test_pages_stay_where_a_cpuset_wants_them(
+    ksm: Ksm, start: StartTenant, preferred: bool
+) -> None:
+    """Changed, it moves all pages; those who share these run where they were.
+
+    Where their area prefers pages counts less: the kernel leaves that as it was.
+    """
     tenants = [start(f"vm-{number}", mib=MIB) for number in range(2)]
     for tenant in tenants:
         os.sched_setaffinity(tenant.pid, numa.cpus(1))
@@ -202,6 +232,8 @@ def test_pages_stay_where_a_cpuset_wants_them(ksm: Ksm, start: StartTenant) -> N
             stress.put(cgroup / "cpuset.mems", 1)
         merge(ksm, tenants)
         for tenant in tenants:
+            if preferred:
+                tenant.command(f"prefer 1 {PAGES}")
             assert process_stat(tenant.pid)["ksm_merged_remote"] == 0
             assert tenant.share_on(1) == 1
         for cgroup in cgroups:
@@ -227,6 +259,22 @@ def test_no_page_follows_to_where_its_tenant_wants_no_memory(
         look_until_seen(ksm, SOON, PAGES)
     assert [tenant.share_on(0) for tenant in tenants] == [1, 1]
     assert process_stat(tenants[1].pid)["ksm_merged_remote"] == 0
+
+
+def test_no_page_follows_to_where_its_area_wants_no_memory(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """A tenant moves, and has bound half of its pages to where it was."""
+    tenants = merged_on(0, ksm, start)
+    bound = PAGES // 2
+    tenants[1].command(f"bind 0 {bound}")
+    os.sched_setaffinity(tenants[1].pid, numa.cpus(1))
+    with reading(tenants[1]):
+        look_until_seen(ksm, 2 * SOON, PAGES)
+    nodes = tenants[1].equal_pages_nodes()
+    assert nodes[bound:].count(1) >= 0.99 * (PAGES - bound), "the others follow"
+    assert nodes[:bound] == [0] * bound
+    model.check_intact(tenants)
 
 
 @pytest.mark.windows

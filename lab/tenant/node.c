@@ -53,15 +53,37 @@ int node_bind_cpus(int node)
 	return sched_setaffinity(0, sizeof(cpus), &cpus) ? -errno : 0;
 }
 
+/* The kernel reads one bit less than it is told there are. */
+static int node_mask(int node, unsigned long *mask)
+{
+	if (node < 0 || (size_t)node >= NODE_MASK_BITS)
+		return -EINVAL;
+	*mask = 1UL << node;
+	return 0;
+}
+
 int node_bind_memory(int node)
 {
 	unsigned long mask;
+	int error = node_mask(node, &mask);
 
-	if (node < 0 || (size_t)node >= NODE_MASK_BITS)
-		return -EINVAL;
-	mask = 1UL << node;
-	/* The kernel reads one bit less than it is told there are. */
+	if (error)
+		return error;
 	if (syscall(SYS_set_mempolicy, MPOL_BIND, &mask, NODE_MASK_BITS + 1))
+		return -errno;
+	return 0;
+}
+
+/* What is there already stays where it is. */
+int node_bind_area(void *area, size_t bytes, int node, bool strictly)
+{
+	int error, mode = strictly ? MPOL_BIND : MPOL_PREFERRED;
+	unsigned long mask;
+
+	error = node_mask(node, &mask);
+	if (error)
+		return error;
+	if (syscall(SYS_mbind, area, bytes, mode, &mask, NODE_MASK_BITS + 1, 0))
 		return -errno;
 	return 0;
 }

@@ -325,6 +325,44 @@ static void do_errand(struct memory *memory)
 		answer("ok cpu=%d", *(int *)cpu);
 }
 
+static void *wait_for_ever(void *unused)
+{
+	for (;;)
+		pause();
+	return unused;
+}
+
+/* A thread is there from now on, that does nothing, on the CPUs of this one. */
+static void do_wait(void)
+{
+	pthread_t thread;
+	int error = pthread_create(&thread, NULL, wait_for_ever, NULL);
+
+	if (error)
+		answer("error wait: %s", strerror(error));
+	else
+		answer("ok");
+}
+
+/* As `bind 0 100`: the first 100 equal pages have to be on node 0; `prefer`: if they can. */
+static void do_bind(struct memory *memory, const char *node, bool strictly)
+{
+	const struct pages *equal = &memory->class[CLASS_EQUAL];
+	const char *text = strtok(NULL, " \n");
+	size_t pages = text ? strtoul(text, NULL, 10) : 0;
+	int error;
+
+	if (!pages || pages > equal->count) {
+		answer("error bind: wants a node and how many equal pages");
+		return;
+	}
+	error = node_bind_area(equal->base, pages * PAGE_BYTES, atoi(node), strictly);
+	if (error)
+		answer("error bind: %s", strerror(-error));
+	else
+		answer("ok pages=%zu", pages);
+}
+
 /* As `use write 10 3`: a tenth of the pages, chosen by the seed 3. */
 static void do_use(struct memory *memory, const char *kind)
 {
@@ -447,6 +485,12 @@ static bool obey(struct memory *memory, char *line)
 		do_touch(memory);
 	} else if (!strcmp(command, "errand")) {
 		do_errand(memory);
+	} else if (!strcmp(command, "wait")) {
+		do_wait();
+	} else if (!strcmp(command, "bind")) {
+		do_bind(memory, argument, true);
+	} else if (!strcmp(command, "prefer")) {
+		do_bind(memory, argument, false);
 	} else if (!strcmp(command, "use")) {
 		do_use(memory, argument);
 	} else if (!strcmp(command, "write")) {

@@ -108,27 +108,32 @@ static nodemask_t nuksm_looked_memory;
 /*
  * Where a mapping's home is to be: where its process has moved to, unless the area's memory
  * shall be elsewhere; or where it is. If the process's cpuset does not allow that any more,
- * where the page is, or else anywhere where it may be. The area's policy alone, which anybody
- * may change all the time, moves no home.
+ * where the page is, or else anywhere where it may be, and where the area's policy wants it,
+ * if that names such a node: a preferred one stays what it is if a cpuset changes. The area's
+ * policy alone, which anybody may change all the time, moves no home.
  */
 static int nuksm_home_for(const struct ksm_rmap_item *item, struct mempolicy *policy,
 			  const struct folio *folio)
 {
-	int nid = nuksm_settled_on(item->mm);
+	int nid = nuksm_settled_on(item->mm), here;
 
+	if (nodes_empty(nuksm_looked_memory))
+		return item->home;
 	if (nid != NUMA_NO_NODE && node_isset(nid, nuksm_looked_memory) &&
 	    nuksm_allows(policy, nid))
 		return nid;
 	if (node_isset(item->home, nuksm_looked_memory))
 		return item->home;
-	nid = folio_nid(folio);
-	if (node_isset(nid, nuksm_looked_memory) && nuksm_allows(policy, nid))
-		return nid;
+	here = folio_nid(folio);
+	if (!node_isset(here, nuksm_looked_memory))
+		here = first_node(nuksm_looked_memory);
+	if (nuksm_allows(policy, here))
+		return here;
 	for_each_node_mask(nid, nuksm_looked_memory) {
 		if (nuksm_allows(policy, nid))
 			return nid;
 	}
-	return item->home;
+	return here;
 }
 
 /*
