@@ -124,8 +124,10 @@ vms: setup build ## virtual machines by KVM: is what they write merged, and as m
 	exec $(IN_MACHINE) --nested --nodes 2 --memory-mib 1024 --output build/vms -- \
 		env NUKSM_VM_KERNEL="$$(cat build/vms-kernel)" $(GUEST_TESTS) -m vm -s
 
-counter: $(READY) ## test the counting of DRAM accesses, in a counting machine
-	$(ON_ENGINE) --count --nodes 2 --memory-mib 512 --output build/counter$(OF_VERSION) -- $(TESTS) lab/counter_tests
+counter: $(READY) ## test the counting of DRAM accesses, in a counting machine of four nodes
+	kernel/build.sh lab $(VERSION) >build/counter-kernel
+	exec $(ON_ENGINE) --count --nested --nodes 4 --memory-mib 512 --output build/counter$(OF_VERSION) -- \
+		env NUKSM_VM_KERNEL="$$(cat build/counter-kernel)" $(TESTS) lab/counter_tests
 
 package: $(READY) deb ## test the Debian package and its unit, under systemd in a machine
 	packaging/deb.sh +upgrade

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import counter
+from nuksmlab import counter, numa
 from nuksmlab.counter import Caches, Counts
+from nuksmlab.virtual import VirtualMachine
 from nuksmlab.workload import Instance
 
+NODES = numa.online()
 SYS_MOVE_PAGES = 279
 MPOL_MF_MOVE = 2
 PAGE_BYTES = 4096
@@ -46,8 +48,13 @@ def count(
         if node_of:
             move_pages(instance, node_of)
         instance.run(passes)
+    return counted(3, node)
+
+
+def counted(tenant: int, node: int) -> Counts:
+    """In the last measured phase, which was that tenant's there."""
     counts = counter.read(Path(os.environ["NUKSM_OUTPUT"]) / counter.COUNTS)[-1]
-    assert (counts["tenant"], counts["node"]) == (3, node)
+    assert (counts["tenant"], counts["node"]) == (tenant, node)
     assert counts["local"] == counts["by_node"][node]
     assert counts["local"] + counts["remote"] == sum(counts["by_node"])
     return counts
@@ -62,19 +69,38 @@ def about(expected: float) -> object:
     return pytest.approx(expected, abs=NOISE * PASSES * lines(LARGE_KIB))
 
 
-@pytest.mark.parametrize("node", [0, 1])
+@pytest.mark.parametrize("node", NODES)
 @pytest.mark.parametrize("remote_share", [0, 0.5, 1])
 def test_each_miss_is_counted_for_the_node_of_its_page(
     node: int, remote_share: float
 ) -> None:
     pages = LARGE_KIB * 1024 // PAGE_BYTES
     far = int(pages * remote_share)
-    counts = count(
-        node, LARGE_KIB, PASSES, lambda page: 1 - node if page < far else node
-    )
+    other = (node + 1) % len(NODES)
+    counts = count(node, LARGE_KIB, PASSES, lambda page: other if page < far else node)
     misses = PASSES * lines(LARGE_KIB)
+    assert counts["by_node"][other] == about(misses * remote_share)
     assert counts["remote"] == about(misses * remote_share)
     assert counts["local"] == about(misses * (1 - remote_share))
+    assert counts["elsewhere"] < NOISE * misses
+
+
+def test_pages_of_all_nodes_are_told_apart() -> None:
+    counts = count(0, LARGE_KIB, PASSES, lambda page: page % len(NODES))
+    misses = PASSES * lines(LARGE_KIB)
+    assert counts["by_node"] == [about(misses / len(NODES))] * len(NODES)
+
+
+@pytest.mark.parametrize("node", [0, NODES[-1]])
+def test_a_guests_misses_are_counted_for_the_node_of_its_memory(node: int) -> None:
+    """It knows no nodes, and says itself when it is measured."""
+    kernel = Path(os.environ["NUKSM_VM_KERNEL"])
+    with VirtualMachine("sweep", 5, node, LARGE_KIB, kernel) as guest:
+        guest.run(PASSES)
+    counts = counted(5, node)
+    misses = PASSES * lines(LARGE_KIB)
+    assert counts["local"] == about(misses)
+    assert counts["remote"] == about(0)
     assert counts["elsewhere"] < NOISE * misses
 
 
@@ -105,7 +131,7 @@ def test_each_load_and_instruction_is_counted() -> None:
 def test_two_tenants_at_once_are_counted_apart() -> None:
     with (
         Instance("sweep", 1, 0, LARGE_KIB) as first,
-        Instance("sweep", 2, 1, LARGE_KIB) as second,
+        Instance("sweep", 2, NODES[-1], LARGE_KIB) as second,
     ):
         for instance in (first, second):
             instance.begin(PASSES)
@@ -113,6 +139,7 @@ def test_two_tenants_at_once_are_counted_apart() -> None:
             instance.end()
     path = Path(os.environ["NUKSM_OUTPUT"]) / counter.COUNTS
     by_tenant = {counts["tenant"]: counts for counts in counter.read(path)[-2:]}
-    misses = PASSES * lines(LARGE_KIB)
-    assert by_tenant[1]["by_node"] == [about(misses), about(0)]
-    assert by_tenant[2]["by_node"] == [about(0), about(misses)]
+    misses = about(PASSES * lines(LARGE_KIB))
+    others = [about(0)] * (len(NODES) - 1)
+    assert by_tenant[1]["by_node"] == [misses, *others]
+    assert by_tenant[2]["by_node"] == [*others, misses]
