@@ -10,6 +10,8 @@ from nuksmlab import paths
 from nuksmlab.machine import Machine
 
 COUNTS = "counts.jsonl"
+# What is counted.
+PROGRAMS, KERNELS = "programs", "kernels"
 
 
 class Counts(TypedDict):
@@ -48,12 +50,15 @@ def node_options(machine: Machine) -> list[str]:
     return [f"node={2 * node * size}+{size}" for node in range(machine.nodes)]
 
 
-def qemu_options(machine: Machine, caches: Caches, output: Path) -> str:
+def qemu_options(
+    machine: Machine, caches: Caches, output: Path, counted: str = PROGRAMS
+) -> str:
     options = [
         f"file={paths.COUNTER}",
         f"out={output.absolute() / COUNTS}",
         *node_options(machine),
         *(f"{name}={value}" for name, value in vars(caches).items()),
+        *(["kernels=1"] if counted == KERNELS else []),
     ]
     return f"-plugin {','.join(options)}"
 

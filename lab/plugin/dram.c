@@ -2,7 +2,7 @@
 /*
  * A plugin for QEMU's emulation that counts, for one tenant on each virtual
  * CPU, its programs' accesses to each node's memory that caches would not have
- * answered.
+ * answered; or the kernel's there instead.
  *
  * Virtual CPU i is node i's only one. It has a small cache of its own, and its
  * node has a last-level cache; both hold data of all nodes' memory, as those
@@ -10,14 +10,14 @@
  * fetching instructions, writing back, prefetching, and what a write on one
  * node does to the other nodes' caches (tenants share what nobody writes).
  *
- * Between a start and a stop mark (mark.h) every translated block of a program
- * carries callbacks. Outside, only marks do: at the first start and the last stop all
+ * Between a start and a stop mark (mark.h) every translated block of a program, or of the
+ * kernel, carries callbacks. Outside, only marks do: at the first start and the last stop all
  * translated code is dropped, and translated anew with or without them.
  *
  * Arguments: out=FILE, to which each stop mark adds a line of JSON;
  * node=BASE+BYTES for each node, in order, the addresses being those that QEMU
  * reports; llc_kib= and llc_ways= of each node, l1_kib= and l1_ways= of each
- * virtual CPU.
+ * virtual CPU; kernels=1 to count what kernels do, and not what programs do.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -63,6 +63,7 @@ static struct node nodes[MAX_NODES];
 static unsigned int node_count;
 static struct vcpu vcpus[MAX_NODES];
 static unsigned int counting; /* virtual CPUs between marks */
+static bool of_kernels; /* what is counted */
 /* Each virtual CPU may have its own thread; all else here is one's own. */
 static pthread_mutex_t marks = PTHREAD_MUTEX_INITIALIZER;
 
@@ -208,8 +209,8 @@ static bool is_mark(const struct qemu_plugin_insn *insn, uint16_t *number)
 }
 
 /*
- * What kernels do is left out, a guest's kernel's work, too. How often they are
- * interrupted depends on how fast the emulator happens to be: this made up to 4 %
+ * What kernels do is left out of programs' counts, a guest's kernel's work, too. How often
+ * they are interrupted depends on how fast the emulator happens to be: this made up to 4 %
  * of a measured phase's instructions.
  */
 static bool is_kernel(uint64_t vaddr)
@@ -219,7 +220,7 @@ static bool is_kernel(uint64_t vaddr)
 
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
-	bool counted = counting && !is_kernel(qemu_plugin_tb_vaddr(tb));
+	bool counted = counting && is_kernel(qemu_plugin_tb_vaddr(tb)) == of_kernels;
 	size_t count = qemu_plugin_tb_n_insns(tb);
 	uint16_t number;
 
@@ -296,6 +297,8 @@ static bool parse(const char *argument, struct options *options)
 		return (options->llc_kib = strtoul(value, NULL, 10));
 	if (!strcmp(name, "llc_ways"))
 		return (options->llc_ways = strtoul(value, NULL, 10));
+	if (!strcmp(name, "kernels"))
+		return (of_kernels = !strcmp(value, "1"));
 	return false;
 }
 

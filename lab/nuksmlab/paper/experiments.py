@@ -29,6 +29,8 @@ from nuksmlab.paper.priority import section as priority_section
 from nuksmlab.paper.replicas import plan as replicas_plan
 from nuksmlab.paper.replicas import section as replicas_section
 from nuksmlab.paper.runner import Complete
+from nuksmlab.paper.scanning import experiment as scanning
+from nuksmlab.paper.scanning import section as scanning_section
 from nuksmlab.paper.section import Section, all_measured, of_model
 from nuksmlab.paper.trial import Result
 from nuksmlab.paper.where import Emulation, Host, Where
@@ -200,6 +202,31 @@ class Consolidation:
         return found
 
 
+class Scanning:
+    """ksmd's own work: in the emulated machine only, where it is counted."""
+
+    name = scanning.NAME
+
+    def jobs(self, raw: Path, size: Extent, where: Where) -> list[Job]:
+        if not isinstance(where, Emulation):
+            return []
+        work = partial(scanning.run, size, where.image, raw / self.name)
+        return [Job(self.name, work, timed=False)]
+
+    def gather(
+        self,
+        raw: Path,
+        size: Extent,  # noqa: ARG002
+        where: Where,
+        hardware: Hardware,
+    ) -> Gathered:
+        found = what_is_kept(raw, [self.name], [self.name], where)
+        if found.kept:
+            results = list(scanning.read(raw / self.name))
+            found.section = scanning_section.section(results, hardware)
+        return found
+
+
 REPLICAS = Trials("replicas", replicas_plan.parts, replicas_section.section)
 TRIALS = (
     Trials("fairness", fairness_plan.parts, fairness_section.section),
@@ -208,7 +235,13 @@ TRIALS = (
     Trials("guests", guests_plan.parts, guests_section.section),
     REPLICAS,
 )
-ALL: tuple[Experiment, ...] = (*TRIALS, Pressure(), Merging(), Consolidation())
+ALL: tuple[Experiment, ...] = (
+    *TRIALS,
+    Pressure(),
+    Merging(),
+    Scanning(),
+    Consolidation(),
+)
 
 
 def wanted(name: str | None, size: Extent) -> Iterator[Experiment]:

@@ -73,9 +73,8 @@ DIFFERENCES = (
     "The column KSM is this kernel with the engine told to do as stock does. The "
     "unpatched kernel is measured beside it by make bench only.",
     "Not repeated: Figure 9's bars of nuKSM by priority, and UKSM, which there is for "
-    "no kernel of today; how quickly ksmd merges, and what CPU time it takes, with "
-    "each placement; rates of cache misses against the paper's; the mail's profile by "
-    "oprofile, and its over-commitment; the report's ratio of loads.",
+    "no kernel of today; rates of cache misses against the paper's; the mail's profile "
+    "by oprofile, and its over-commitment; the report's ratio of loads.",
 )
 # What was loosened or changed when results were known: a reader may want to know.
 CHANGED = (

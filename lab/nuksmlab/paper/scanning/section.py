@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What placing costs ksmd, by page that it scans."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from nuksmlab.paper.extent import STOCK
+from nuksmlab.paper.model import Hardware, modelled_seconds
+from nuksmlab.paper.scanning import plan
+from nuksmlab.paper.scanning.records import Result, Work
+from nuksmlab.paper.section import (
+    MEASURED,
+    MODELLED,
+    Check,
+    Column,
+    Row,
+    Section,
+    Table,
+    at_most,
+    spread,
+)
+
+TITLE = "What placing costs ksmd (not in the paper)"
+INTRODUCTION = [
+    "The paper does not say what its placement costs the kernel thread that merges. "
+    f"Here are two tenants of {plan.MIB} MiB on two nodes, half of whose pages are "
+    "equal, and ksmd, held on the first node. The emulator counts all that the kernel "
+    "does there: until all is merged, and in one more scan. All merged pages are found "
+    "on one node. A page that is placed elsewhere is copied there: if fair, half of "
+    "them, and by priority nearly all, which is the most that there can be.",
+]
+PHASES: dict[str, Callable[[Result], Work]] = {
+    "until all is merged": lambda result: result.merging,
+    "one scan more": lambda result: result.resting,
+}
+# Chosen before anything was run.
+MERGING_COSTS = 1.25
+RESTING_COSTS = 1.05
+
+
+def of(results: Sequence[Result], name: str) -> list[Result]:
+    return [one for one in results if one.observed["run"]["configuration"] == name]
+
+
+def microseconds(work: Work, hardware: Hardware) -> float:
+    """For each page."""
+    return 1e6 * modelled_seconds(work.counts, hardware) / work.scanned
+
+
+def ratios(
+    results: Sequence[Result],
+    name: str,
+    phase: Callable[[Result], Work],
+    hardware: Hardware,
+) -> list[float]:
+    """Of the time for a page, to that with the placement of who came first."""
+    return [
+        microseconds(phase(placed), hardware) / microseconds(phase(first), hardware)
+        for placed, first in zip(
+            of(results, name), of(results, plan.FIRST.name), strict=True
+        )
+    ]
+
+
+def table(results: Sequence[Result], hardware: Hardware) -> Table:
+    columns = [
+        Column("placement"),
+        Column("phase"),
+        Column("pages of the first tenant on its node, %", MEASURED),
+        Column("pages scanned", MEASURED),
+        Column("instructions for each", MEASURED),
+        Column("DRAM accesses for each: local", MEASURED),
+        Column("remote", MEASURED),
+        Column("microseconds for each", MODELLED),
+        Column("against first", MODELLED),
+    ]
+    rows = []
+    for configuration in plan.CONFIGURATIONS:
+        found = of(results, configuration.name)
+        for name, phase in PHASES.items():
+            works = [phase(result) for result in found]
+            nodes = [result.observed["pages_by_node"] for result in found]
+            near = [100 * one.get("0", 0) / sum(one.values()) for one in nodes]
+            cells = [
+                configuration.name,
+                name,
+                spread(near, 1),
+                spread([work.scanned for work in works], 0),
+                *(
+                    spread([counted / work.scanned for work, counted in pairs], 1)
+                    for pairs in (
+                        [(work, work.counts["instructions"]) for work in works],
+                        [(work, work.counts["local"]) for work in works],
+                        [(work, work.counts["remote"]) for work in works],
+                    )
+                ),
+                spread([microseconds(work, hardware) for work in works]),
+                spread(ratios(results, configuration.name, phase, hardware), 3),
+            ]
+            rows.append(Row(cells, [result.raw for result in found]))
+    note = (
+        f"{STOCK.name} is this kernel told to do as stock does: one tree, ordered by "
+        "content. The others have an index by checksum."
+    )
+    return Table("scanning", "ksmd's own work", columns, rows, note)
+
+
+def checks(results: Sequence[Result], hardware: Hardware) -> Iterator[Check]:
+    goals = zip(PHASES.items(), (MERGING_COSTS, RESTING_COSTS), strict=True)
+    for (name, phase), goal in goals:
+        for placed in (plan.FAIR, plan.PRIORITY):
+            yield at_most(
+                f"{placed.name}, {name}: ksmd's time for a page, against first",
+                ratios(results, placed.name, phase, hardware),
+                goal,
+                3,
+            )
+
+
+def section(results: Sequence[Result], hardware: Hardware) -> Section:
+    return Section(
+        TITLE,
+        INTRODUCTION,
+        [table(results, hardware)],
+        checks=list(checks(results, hardware)),
+    )
