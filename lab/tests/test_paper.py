@@ -138,7 +138,7 @@ def failed(checks: Sequence[Check]) -> list[str]:
     return [check.what for check in checks if not check.holds]
 
 
-@pytest.mark.parametrize("name", ["fairness", "priority", "guests", "nodes"])
+@pytest.mark.parametrize("name", ["fairness", "priority", "guests", "nodes", "busy"])
 def test_all_goals_hold_where_pages_are_placed_as_they_should(name: str) -> None:
     assert failed(section(name).checks) == []
 
@@ -151,6 +151,7 @@ def test_all_goals_hold_where_pages_are_placed_as_they_should(name: str) -> None
         ("fairness", "xsbench, nuKSM: points off half of the pages"),
         ("priority", "btree, nuKSM, C-1:10: points off the published share"),
         ("nodes", "random_access, 8 instances, nuKSM: fairness"),
+        ("busy", "25 % hot, nuKSM: fairness"),
         (
             "nodes",
             "btree, 8 instances, nuKSM, priorities: "

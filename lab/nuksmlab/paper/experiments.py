@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from nuksmlab.paper import runner
+from nuksmlab.paper.busy import plan as busy_plan
+from nuksmlab.paper.busy import section as busy_section
 from nuksmlab.paper.consolidation import experiment as consolidation
 from nuksmlab.paper.consolidation import plan as consolidation_plan
 from nuksmlab.paper.consolidation import section as consolidation_section
@@ -233,6 +235,7 @@ TRIALS = (
     Trials("priority", priority_plan.parts, priority_section.section),
     Trials("nodes", nodes_plan.parts, nodes_section.section),
     Trials("guests", guests_plan.parts, guests_section.section),
+    Trials("busy", busy_plan.parts, busy_section.section),
     REPLICAS,
 )
 ALL: tuple[Experiment, ...] = (

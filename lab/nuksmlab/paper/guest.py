@@ -53,6 +53,9 @@ def wait_for_ksmd(instance: Running) -> None:
 
 def merge(ksm: Ksm, trial: Trial, instances: Sequence[Running]) -> Learned | None:
     learned = None
+    if "busy" in trial:
+        use.merge_busy(ksm, trial["busy"], instances)
+        return None
     if "use" in trial:
         learned = use.merge(ksm, trial["use"], instances)
     else:
@@ -108,6 +111,11 @@ def run_all(
     return [phases[number] for number in sorted(phases)]
 
 
+def warm(instances: Sequence[Running]) -> None:
+    for instance in instances:
+        instance.warm()
+
+
 def measure(
     ksm: Ksm, trial: Trial, instances: Sequence[Running], free: int
 ) -> Observed:
@@ -115,8 +123,8 @@ def measure(
     freed = numa.spare_pages() - free
     pages = [instance.pages_by_node() for instance in instances]
     counters = ksm.counters()
-    for instance in instances:
-        instance.warm()
+    if "busy" not in trial:
+        warm(instances)
     phases = run_all(instances, trial["operations"], perf.find_events())
     return {
         "trial": trial,
@@ -149,8 +157,8 @@ def carry_out(ksm: Ksm, fleet: Fleet, trial: Trial) -> Iterator[Observed]:
             if number == 0 and trial["placement"] != "off":
                 wait_for_ksmd(instance)
         # All are at work on a host: none may be colder than the others by chance.
-        for instance in instances:
-            instance.warm()
+        if "busy" not in trial:
+            warm(instances)
         free = numa.spare_pages()
         mappings = sum(instance.equal_pages for instance in instances)
         for stage in range(1, trial["stages"]):

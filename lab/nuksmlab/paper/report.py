@@ -56,9 +56,9 @@ DIFFERENCES = (
     "MariaDB is unmodified, and all of its memory mergeable (nuksm exec). Two of the "
     "five workloads are run in virtual machines, too.",
     "Merging is complete, and ksmd stopped, when an instance is measured; in the "
-    "paper KSM works meanwhile.",
-    "All instances read all of their data just before they are merged, so that none is "
-    "colder than another by chance.",
+    "paper KSM works meanwhile. All instances read all of their data just before they "
+    "are merged, so that none is colder than another by chance. One section has "
+    "neither.",
     "Instances have no huge pages, virtual machines included: khugepaged makes them of "
     "areas up to half of which is merged, and so undoes merging, whoever did it, at "
     "times of its own.",

@@ -40,6 +40,13 @@ class Learned(TypedDict):
     refused: int
 
 
+class Busy(TypedDict):
+    """Instances work while they are merged, and ksmd while they are measured."""
+
+    hot_percent: int  # of the pages, for nine in ten accesses
+    looks: int  # of nuksmd, after all was merged and before that
+
+
 class Trial(TypedDict):
     configuration: str  # its name in the tables
     workload: str
@@ -53,6 +60,7 @@ class Trial(TypedDict):
     stages: int  # measured phases, each after a further part was merged
     repetition: int
     use: NotRequired[Use]
+    busy: NotRequired[Busy]
 
 
 class Phase(TypedDict):

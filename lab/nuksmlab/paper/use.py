@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from nuksmlab import replicas, wait
 from nuksmlab.ksm import Ksm
 from nuksmlab.paper.start import Running
-from nuksmlab.paper.trial import Learned, Use
+from nuksmlab.paper.trial import Busy, Learned, Use
 from nuksmlab.workload import Instance
 
 NAME = "skewed"
@@ -92,6 +92,18 @@ class Watch:
             "glance_ms": self.ksm.read("replica_glance_ms"),
             "refused": self.ksm.read("replicas_refused"),
         }
+
+
+def merge_busy(ksm: Ksm, busy: Busy, running: Sequence[Running]) -> None:
+    """While all work, until all is merged; ksmd goes on."""
+    instances = [one for one in running if isinstance(one, Instance)]
+    ksm.write("look_cpu_permille", PERMILLE)
+    with ExitStack() as stack:
+        for one in instances:
+            one.prefer(0, one.pages * busy["hot_percent"] // 100)
+            stack.enter_context(one.using(USES_BY_PAGE * one.pages))
+        ksm.merge(sum(one.equal_pages for one in instances))
+        Watch(ksm).look(busy["looks"])
 
 
 def merge(ksm: Ksm, use: Use, running: Sequence[Running]) -> Learned | None:
