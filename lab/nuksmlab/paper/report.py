@@ -53,7 +53,7 @@ instance's pages that are remote stands for remote accesses</td></tr>
 DIFFERENCES = (
     "Instances are processes that mark their data mergeable; the paper's are virtual "
     "machines, all of whose memory is mergeable, the operating system's included. "
-    "MariaDB is unmodified, and all of its memory mergeable (nuksm exec). Two of the "
+    "MariaDB is unmodified, and all of its memory mergeable (nuksm exec). Four of the "
     "five workloads are run in virtual machines, too.",
     "Merging is complete, and ksmd stopped, when an instance is measured; in the "
     "paper KSM works meanwhile. All instances read all of their data just before they "
