@@ -13,7 +13,7 @@ from nuksmlab.paper import model, report
 from nuksmlab.paper.extent import QUICK
 from nuksmlab.paper.merging import experiment, figures, plan
 from nuksmlab.paper.merging import section as merging_section
-from nuksmlab.paper.merging.records import Copies, Guests, Run, Step
+from nuksmlab.paper.merging.records import Copies, Guests, Images, Run, Step
 from nuksmlab.paper.runner import Complete
 from nuksmlab.paper.section import Section
 
@@ -63,6 +63,19 @@ def copies(run: Run) -> Copies:
 def guests(run: Run) -> Guests:
     steps = [step("1 and 2", 90, seconds(run)), step("3", 90, seconds(run))]
     return {"run": run, "steps": steps, "answers": ["abc"] * 3}
+
+
+def images(run: Run) -> Images:
+    steps = [step(name, 90, seconds(run)) for name in plan.image_names(run["guests"])]
+    return {"run": run, "steps": steps, "bad_pages": 0}
+
+
+def all_images() -> list[Images]:
+    return [images(run) for run in plan.images(QUICK)]
+
+
+def of_images(results: Sequence[Images]) -> Section:
+    return merging_section.of_images(results, DONE, "raw/i")
 
 
 def all_copies() -> list[Copies]:
@@ -125,6 +138,29 @@ def test_a_wrong_byte_is_found_out() -> None:
     broken[-1]["bad_pages"] = 1
     (what,) = failed(section(broken, all_guests()))
     assert "wrong byte" in what
+
+
+def test_images_goals_hold_where_our_index_is_quicker(tmp_path: Path) -> None:
+    made = of_images(all_images())
+    assert failed(made) == []
+    report.write(tmp_path, [made], [], {}, model.read_hardware(model.PAPERS_MACHINE))
+    _, first, second = (tmp_path / "merging-images.csv").read_text().splitlines()
+    assert first.startswith("image-1,256,90,11,90,8.0,16.00,2.00,8.0,1.0,raw/i#1 ")
+    assert second.startswith("image-2,")
+
+
+def test_what_is_wrong_with_images_is_found_out() -> None:
+    results = all_images()
+    results[0]["bad_pages"] = 1
+    assert failed(of_images(results)) == ["pages that differ from their image"]
+    results = all_images()
+    for each in results:
+        if each["run"]["configuration"] == plan.OURS:
+            each["steps"][1] = step("image-2", 88, 9.0)
+    assert failed(of_images(results)) == [
+        "image-2: MiB merged by the two indexes, difference in %",
+        "image-2: times as many MiB per second with our index",
+    ]
 
 
 def test_a_wrong_answer_is_found_out() -> None:

@@ -506,7 +506,8 @@ def test_what_real_hardware_does_not_run_is_said_to_be_run_elsewhere(
 ) -> None:
     host = Host.__new__(Host)  # which a machine of one node cannot be
     found = experiments.Merging().gather(tmp_path, extent.HOST, host, HARDWARE)
-    assert found.missing == ["merging-copies", "merging-guests (not with HOST=1)"]
+    guests = "merging-guests (not with HOST=1)"
+    assert found.missing == ["merging-copies", "merging-images", guests]
 
 
 @pytest.mark.parametrize(

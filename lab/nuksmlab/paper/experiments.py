@@ -147,7 +147,11 @@ class Merging:
 
     def jobs(self, raw: Path, size: Extent, where: Where) -> list[Job]:
         copies = partial(merging.run_copies, size, raw / merging.COPIES)
-        planned = [Job(merging.COPIES, copies, timed=True)]
+        images = partial(merging.run_images, size, raw / merging.IMAGES)
+        planned = [
+            Job(merging.COPIES, copies, timed=True),
+            Job(merging.IMAGES, images, timed=True),
+        ]
         if isinstance(where, Emulation):
             guests = partial(
                 merging.run_guests, size, where.image, raw / merging.GUESTS

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nuksmlab.paper.merging import figures, plan
-from nuksmlab.paper.merging.records import Copies, Guests
+from nuksmlab.paper.merging.records import Copies, Guests, Images
 from nuksmlab.paper.section import Check, at_least, at_most
 
 # How many times as much our index merges per second.
 LEAST_WORST = 3.0
 LEAST_BEST = 0.7
+# Chosen before anything was run: images are neither case.
+LEAST_OF_IMAGES = 1.0
+# They do not change; what a scan finds depends on its order alone.
+IMAGES_OFF_PERCENT = 1.0
 # Of the time before merging.
 MOST_READ = {plan.WORST: 1.4, plan.BEST: 0.5}
 # In virtual machines nothing that the emulator's clock says is a goal: of the
@@ -74,6 +78,20 @@ def of_copies(results: Sequence[Copies]) -> list[Check]:
         *(all_merged(results, case) for case in plan.CASES),
         *(replace(check, by_clock=True) for check in timed),
     ]
+
+
+def of_images(results: Sequence[Images]) -> list[Check]:
+    bad = sum(each["bad_pages"] for each in results)
+    checks = [Check("pages that differ from their image", "0", str(bad), not bad)]
+    for point in figures.points(results, plan.IMAGES):
+        old, ours = point.both(lambda one: one.mib)
+        off = 100 * abs(ours - old) / max(ours, old)
+        what = f"{point.added}: MiB merged by the two indexes, difference in %"
+        checks.append(at_most(what, [off], IMAGES_OFF_PERCENT, 1))
+        what = f"{point.added}: times as many MiB per second with our index"
+        timed = at_least(what, [point.ratio()], LEAST_OF_IMAGES, 1)
+        checks.append(replace(timed, by_clock=True))
+    return checks
 
 
 def right_answers(results: Sequence[Guests], expected: str) -> Check:

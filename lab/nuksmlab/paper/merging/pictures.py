@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
+from nuksmlab.bench.records import PAGE_BYTES
 from nuksmlab.paper.merging import figures, plan
-from nuksmlab.paper.merging.records import Copies, Guests
+from nuksmlab.paper.merging.records import Copies, Guests, Images
 
 COMPARED = "comparisons of contents per page merged"
 
@@ -51,6 +52,26 @@ def rates(results: Sequence[Copies], canvas: Canvas) -> None:
     bars(axes, names, series, "MiB merged per second of ksmd")
     axes.set_yscale("log")
     axes.set_ylim(bottom=1)
+
+
+def images(results: Sequence[Images], canvas: Canvas) -> None:
+    """A point for each pass of each repetition."""
+    axes = canvas.subplots()
+    for color, name in zip(("tab:red", "tab:blue"), plan.INDEXES, strict=True):
+        for observed in figures.of(results, plan.IMAGES, name):
+            seconds, points = 0.0, [(0.0, 0.0)]
+            for step in observed["steps"]:
+                for one, took in zip(step["passes"], step["cpu_seconds"], strict=True):
+                    seconds += took
+                    pages = one["after"]["pages_sharing"] or 0
+                    points.append((seconds, pages * PAGE_BYTES / 2**20))
+            first = observed["run"]["repetition"] == 0
+            label = f"{name} (measured)" if first else None
+            axes.plot(*zip(*points, strict=True), "o-", color=color, label=label)
+    axes.set_xlabel("ksmd's CPU time, s")
+    axes.set_ylabel("MiB saved")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
 
 
 def reads(results: Sequence[Copies], canvas: Canvas) -> None:

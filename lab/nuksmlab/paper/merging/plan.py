@@ -13,9 +13,11 @@ from nuksmlab.paper.merging.records import Run
 
 NAME = "merging"
 # A folder of raw samples for each.
-COPIES_PART, GUESTS_PART = f"{NAME}-copies", f"{NAME}-guests"
+COPIES_PART, IMAGES_PART = f"{NAME}-copies", f"{NAME}-images"
+GUESTS_PART = f"{NAME}-guests"
 
 WORST, BEST, REAL = "worst", "best", "virtual machines"
+IMAGES = "images of guests"
 CASES = (WORST, BEST)
 COPIES = 4
 # Before and after the copies up to this one were merged, memory is read.
@@ -28,6 +30,11 @@ INDEXES = {OLD: bench.ONE_TREE, OURS: bench.DEFAULT}
 # and the second merges. In virtual machines some pages take more.
 PASSES, MOST_PASSES = 2, 6
 
+# Of what a guest's memory was in a moment: some pages are found in the third only.
+IMAGE_PASSES = 3
+IMAGE_MIB = 256
+IMAGES_GUEST_MIB = 1536
+
 # Two copies that are not merged yet, what the kernel keeps of all pages, the rest.
 COPIES_GUEST_MIB = 3072
 
@@ -36,6 +43,11 @@ GUESTS_AT = ((0, 1), (0,))
 MACHINE = Machine(2, 768)
 WORKLOAD = "btree"
 OPERATIONS = 5000
+
+
+def image_names(guests: int) -> list[str]:
+    """Files in the folder of the boot."""
+    return [f"image-{number}" for number in range(1, guests + 1)]
 
 
 def run(case: str, configuration: str, index: Index, mib: int, number: int) -> Run:
@@ -61,6 +73,18 @@ def copies(extent: Extent) -> list[Run]:
         run(case, name, index, extent.copy_mib, repetition)
         for repetition in range(extent.other_repetitions + 1)
         for case in CASES
+        for name, index in in_turn(repetition)
+    ]
+
+
+def images(extent: Extent) -> list[Run]:
+    """Two guests in small, three in full."""
+    return [
+        {
+            **run(IMAGES, name, index, IMAGE_MIB, repetition),
+            "guests": extent.other_repetitions + 1,
+        }
+        for repetition in range(extent.other_repetitions + 1)
         for name, index in in_turn(repetition)
     ]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """One run: copies of a program, or virtual machines, that come one after another."""
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from nuksmlab.bench.records import Scan, merged_mib
 
@@ -14,8 +14,9 @@ class Run(TypedDict):
     configuration: str
     index: str
     kib_per_tree: int | None  # None for the kernel's default
-    mib: int  # of each copy, or of each virtual machine's data
+    mib: int  # of each copy, or of each virtual machine's data or memory
     repetition: int
+    guests: NotRequired[int]  # of whom there are images
 
 
 class Step(TypedDict):
@@ -44,6 +45,10 @@ class Copies(Observed):
     read_before: list[int]
     read_after: list[int]
     bad_pages: int  # of all copies in the end, when every byte is compared
+
+
+class Images(Observed):
+    bad_pages: int  # that differ from the image's in the end
 
 
 class Guests(Observed):

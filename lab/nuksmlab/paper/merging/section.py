@@ -8,7 +8,7 @@ from typing import Any
 from nuksmlab.paper.merging import figures, goals, pictures, plan
 from nuksmlab.paper.merging.figures import Merged, Point
 from nuksmlab.paper.merging.pictures import COMPARED
-from nuksmlab.paper.merging.records import Copies, Guests, Observed
+from nuksmlab.paper.merging.records import Copies, Guests, Images, Observed
 from nuksmlab.paper.runner import Complete
 from nuksmlab.paper.section import (
     MEASURED,
@@ -34,6 +34,10 @@ INTRODUCTION = [
     "A rate is what was merged, by ksmd's CPU time (which the host counts) in the "
     "passes that merge. As in the mail, a pass that only notes checksums of new pages "
     "is not one of them; CPU time is shown of all passes, too.",
+    "Images of guests are what their memory was in a moment: Debian's kernel and a "
+    "small Debian, which has read its files and written random data. Each is held by a "
+    "process, and merged at native speed when those before it are. Most of a guest's "
+    "memory is empty, and its pages one page.",
     "Virtual machines run nested in an emulated machine, in which a second of CPU time "
     "is the emulator's: only the ratio says something. Comparisons of pages' contents "
     "are counted, and depend on no clock.",
@@ -100,6 +104,19 @@ def rates(results: Sequence[Copies], path: str) -> Table:
     return Table("merging-copies", title, columns, rows)
 
 
+def images(results: Sequence[Images], path: str) -> Table:
+    columns = [Column("image"), Column("MiB of memory"), *rate_columns()]
+    rows = [
+        Row(
+            [point.added, str(results[0]["run"]["mib"]), *rate_cells(point)],
+            raw_lines(results, plan.IMAGES, path),
+        )
+        for point in figures.points(results, plan.IMAGES)
+    ]
+    title = "Images of guests, at native speed"
+    return Table("merging-images", title, columns, rows)
+
+
 def machines(results: Sequence[Guests], path: str) -> Table:
     paper = plan.published()["paper"]["mb_per_second"][plan.REAL]
     columns = [
@@ -160,6 +177,17 @@ def of_copies(results: Sequence[Copies], _done: Complete, path: str) -> Section:
     )
 
 
+def of_images(results: Sequence[Images], _done: Complete, path: str) -> Section:
+    caption = "Images of guests: saved, by ksmd's CPU time (measured)"
+    return Section(
+        TITLE,
+        [],
+        [images(results, path)],
+        [Picture("merging-images", caption, partial(pictures.images, results))],
+        goals.of_images(results),
+    )
+
+
 def of_guests(results: Sequence[Guests], done: Complete, path: str) -> Section:
     caption = "Virtual machines, under emulation (measured)"
     return Section(
@@ -174,6 +202,7 @@ def of_guests(results: Sequence[Guests], done: Complete, path: str) -> Section:
 # By the folder of raw samples.
 PARTS: dict[str, Callable[[list[Any], Complete, str], Section]] = {
     plan.COPIES_PART: of_copies,
+    plan.IMAGES_PART: of_images,
     plan.GUESTS_PART: of_guests,
 }
 

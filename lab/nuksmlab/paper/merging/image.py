@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Holds what is in a file in memory that is offered for merging.
+
+usage: image FILE. It says `ready`, and then obeys as a tenant does (tenant.c): `verify`
+compares the memory with the file, `quit` ends it.
+"""
+
+import mmap
+import os
+import sys
+from pathlib import Path
+
+PAGE_BYTES = mmap.PAGESIZE
+
+
+def bad_pages(memory: mmap.mmap, path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(
+            file.read(PAGE_BYTES) != memory[at : at + PAGE_BYTES]
+            for at in range(0, len(memory), PAGE_BYTES)
+        )
+
+
+def main() -> None:
+    path = Path(sys.argv[1])
+    size = path.stat().st_size
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_MERGEABLE)
+    with path.open("rb", buffering=0) as file:
+        for at in range(0, size, 1 << 20):
+            memory[at : at + (1 << 20)] = file.read(1 << 20)
+    print(f"ready pid={os.getpid()} pages={size // PAGE_BYTES}", flush=True)
+    for line in sys.stdin:
+        if line == "quit\n":
+            print("ok", flush=True)
+            return
+        print(f"ok bad={bad_pages(memory, path)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
