@@ -4,13 +4,14 @@ or from being moved, keeps it for a while only.
 """
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from nuksmlab import numa, policy, stress
 from nuksmlab.ksm import FAST, Ksm, process_stat
-from nuksmlab.looks import SOON, look_until_seen, reading
+from nuksmlab.looks import SOON, look, look_until_seen, reading
 from nuksmlab.tenant import StartTenant, Tenant, lend
 
 MIB = 8
@@ -19,6 +20,8 @@ CROWD = 70
 SCANS = 3
 # Scans after which a page that cannot be moved is left to those who are where it is.
 MOST_VAIN = 3
+# Of a huge page that is split: to go through them takes that much longer.
+SPLIT_AREAS = 20_000
 # Of all sharers of a page; who has more than his part gets a page of his own.
 MOST_AREAS = 4096
 
@@ -150,6 +153,26 @@ def test_who_is_long_to_find_keeps_no_pages(
     check(last, [weight, 1 - weight])
     assert (ksm.read("migrate_unshared") > before) == (areas > MOST_AREAS)
     assert all(tenant.bad_pages() == 0 for tenant in [*first, last])
+
+
+def test_who_has_the_lock_of_areas_stops_nobody(ksm: Ksm, start: StartTenant) -> None:
+    """A child splits huge pages, with its parent's lock, and hardly gets a CPU."""
+    ksm.write("look_cpu_permille", 1000)
+    first, last = (start(f"vm-{node}", node, mib=MIB) for node in (1, 0))
+    merge(ksm, [first, last])
+    child = first.command(f"split {SPLIT_AREAS}")["child"]
+    ksm.wait_scans(SCANS)  # ksmd has seen that it has nothing to merge
+    first.command("split begin")
+    before = ksm.read("migrate_refused")
+    with reading(last):  # so that pages are to be moved; at last they are given up
+        while ksm.read("migrate_refused") == before:
+            look(ksm)
+        for _ in range(SOON):
+            look(ksm)
+    ksm.start()  # whoever writes here does not wait either
+    ksm.wait_scans(SCANS)
+    assert all(tenant.bad_pages() == 0 for tenant in [first, last])
+    os.kill(child, signal.SIGKILL)
 
 
 def test_what_others_moved_goes_back(ksm: Ksm, start: StartTenant) -> None:

@@ -28,6 +28,7 @@
 #include "churn.h"
 #include "memory.h"
 #include "node.h"
+#include "split.h"
 
 #define NAME_MAX_LENGTH 15 /* what the kernel keeps of a process name */
 #define CHILD_WRITES 64
@@ -467,6 +468,19 @@ static void do_stack(struct memory *memory, const char *text)
 		answer("ok areas=%zu", made);
 }
 
+/* As `split 1500`, so many areas, and then `split begin`; see split.h. */
+static void do_split(struct memory *memory, const char *areas)
+{
+	bool begins = !strcmp(areas, "begin");
+	pid_t child = begins ? split_begin() :
+			       split_prepare(memory, strtoul(areas, NULL, 10));
+
+	if (child < 0)
+		answer("error split: %s", strerror(-child));
+	else
+		answer("ok child=%d", child);
+}
+
 /* Returns false when the tenant is to end. */
 static bool obey(struct memory *memory, char *line)
 {
@@ -513,6 +527,8 @@ static bool obey(struct memory *memory, char *line)
 		do_take(argument);
 	} else if (!strcmp(command, "stack")) {
 		do_stack(memory, argument);
+	} else if (!strcmp(command, "split")) {
+		do_split(memory, argument);
 	} else if (!strcmp(command, "quit")) {
 		answer("ok");
 		return false;

@@ -218,6 +218,19 @@ static void nuksm_all_left(const struct ksm_stable_node *stable_node)
 	}
 }
 
+/* ksmd or nuksmd, while it moves the page of this node, and has all of its areas locked. */
+static struct task_struct *nuksm_mover;
+static const struct ksm_stable_node *nuksm_moved_node;
+
+/*
+ * Has the current task the locks of all areas where the page may be? Then nobody takes them
+ * who looks for its mappings. See nuksm_lock_areas().
+ */
+static bool nuksm_has_areas(const struct ksm_stable_node *stable_node)
+{
+	return READ_ONCE(nuksm_mover) == current && nuksm_moved_node == stable_node;
+}
+
 /*
  * The page of @stable_node was moved, by ksmd or by anybody else, from @kpfn to
  * where the node says. If that was a thread of the kernel, on behalf of a cgroup's
@@ -241,7 +254,7 @@ static void nuksm_moved(struct ksm_stable_node *stable_node, unsigned long kpfn)
 		cond_resched();
 	}
 	if ((current->flags & (PF_KTHREAD | PF_MEMALLOC)) != PF_KTHREAD ||
-	    nuksm_is_mover())
+	    nuksm_has_areas(stable_node))
 		return;
 	/* After the new place can be seen: ksmd clears it before it looks there */
 	smp_mb();
@@ -262,6 +275,11 @@ static inline void nuksm_left(struct ksm_rmap_item *rmap_item,
 
 static inline void nuksm_all_left(const struct ksm_stable_node *stable_node)
 {
+}
+
+static inline bool nuksm_has_areas(const struct ksm_stable_node *stable_node)
+{
+	return false;
 }
 
 static inline void nuksm_moved(struct ksm_stable_node *stable_node,

@@ -244,6 +244,7 @@ bool nuksm_has_outsiders(struct folio *folio, struct mm_struct *mm, u64 domain)
 	struct rmap_walk_control rwc = {
 		.rmap_one = is_outsider,
 		.arg = &outsiders,
+		.try_lock = true,
 	};
 	bool has_slot;
 
@@ -260,8 +261,11 @@ bool nuksm_has_outsiders(struct folio *folio, struct mm_struct *mm, u64 domain)
 	nuksm_gives_way = true;
 	if (has_slot || mm->nuksm_membership.areas <= 0)
 		return true;
-	/* All who mapped it may be gone by now, and the anon_vma with them */
-	nuksm_asked_areas = folio_lock_anon_vma_read(folio, NULL);
+	/*
+	 * All who mapped it may be gone by now, and the anon_vma with them; and whoever has it
+	 * locked is not waited for, see nuksm_lock_areas()
+	 */
+	nuksm_asked_areas = folio_lock_anon_vma_read(folio, &rwc);
 	if (!nuksm_asked_areas)
 		return true;
 	rmap_walk_locked(folio, &rwc);

@@ -153,7 +153,7 @@ static bool nuksm_leaves_domain(struct page *page,
 	nuksm_window(NUKSM_WINDOW_DOMAIN);
 	if (nuksm_stay.waits)
 		return true;
-	if (nuksm_unshare(rmap_item, &nuksm_domain_unmerged) > 0)
+	if (nuksm_unshare(rmap_item, true, &nuksm_domain_unmerged) > 0)
 		return true;
 	/* It stays, or was paged out since */
 	nuksm_keep(rmap_item->address & PAGE_MASK);

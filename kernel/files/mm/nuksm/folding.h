@@ -47,6 +47,16 @@ static bool nuksm_folds_all(void)
 	return off || data_race(!nuksm_places());
 }
 
+/* How many of them are there beyond the budget? */
+static unsigned long nuksm_over_budget(void)
+{
+	unsigned long replicas = nuksm_replicas();
+
+	/* data_race() as it is asked again, and ksmd merges meanwhile */
+	return nuksm_replicas_over(replicas, data_race(ksm_pages_sharing) + replicas,
+				   READ_ONCE(nuksm_replica_percent));
+}
+
 /**
  * struct nuksm_folding - which replicas are to be folded
  * @tree: number of the tree that is next
@@ -54,6 +64,7 @@ static bool nuksm_folds_all(void)
  * @passed: so many pages without replicas were passed
  * @folded: since the time was last asked for there was one that had some
  * @all: they are all to be folded
+ * @over: so many are, wherever they are, as there are more than the budget has
  * @urgent: as many as are wanted, wherever they are, and at once
  * @wanted: so many on each node, otherwise
  */
@@ -63,6 +74,7 @@ static struct nuksm_folding {
 	unsigned int passed;
 	bool folded;
 	bool all;
+	unsigned long over;
 	bool urgent;
 	long wanted[MAX_NUMNODES];
 } nuksm_folding;
@@ -72,7 +84,7 @@ static bool nuksm_is_to_fold(const struct ksm_stable_node *stable_node)
 	int nid = pfn_to_nid(READ_ONCE(stable_node->kpfn));
 
 	return stable_node->replica && !hlist_empty(&stable_node->hlist) &&
-	       (nuksm_folding.all || nuksm_folding.wanted[nid] > 0);
+	       (nuksm_folding.all || nuksm_folding.over || nuksm_folding.wanted[nid] > 0);
 }
 
 /*
@@ -102,6 +114,8 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
 			++*passed;
 		else if (target)
 			nuksm_folding.wanted[nid]--;
+		if (done && nuksm_folding.over)
+			nuksm_folding.over--;
 		return true;
 	}
 	return false;
@@ -178,10 +192,11 @@ static void nuksm_begin_folding(void)
 	/* Before what is wanted: who asks says that first */
 	nuksm_folding.urgent = xchg(&nuksm_urgent, false);
 	nuksm_folding.all = nuksm_folds_all();
+	nuksm_folding.over = nuksm_over_budget();
 	for_each_node(nid)
 		nuksm_folding.wanted[nid] =
 			atomic_long_xchg(&nuksm_node_counts[nid].unwanted, 0);
-	if (nuksm_folding.all || nuksm_folding.urgent) {
+	if (nuksm_folding.all || nuksm_folding.over || nuksm_folding.urgent) {
 		nuksm_folding.tree = 0;
 		nuksm_folding.checksum = 0;
 	}
@@ -205,7 +220,7 @@ static bool nuksm_folds_more(void)
 		if (nuksm_folding.wanted[nid] > 0)
 			return true;
 	}
-	return nuksm_folding.all;
+	return nuksm_folding.all || nuksm_folding.over;
 }
 
 /*

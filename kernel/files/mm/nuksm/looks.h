@@ -188,7 +188,7 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 		return 0;
 	}
 	nuksm_window(NUKSM_WINDOW_MOVE);
-	err = nuksm_move(stable_node, nid, false, &cost);
+	err = nuksm_move(stable_node, nid, &cost);
 	if (err && err != -ENOENT)
 		nuksm_want_asked(stable_node);
 	return cost;
@@ -491,7 +491,8 @@ static bool nuksm_must_fold(unsigned long from)
 	if (READ_ONCE(nuksm_urgent))
 		return true;
 	return time_after_eq(jiffies, from) &&
-	       (nuksm_is_short() || (nuksm_replicas() && nuksm_folds_all()));
+	       (nuksm_is_short() ||
+		(nuksm_replicas() && (nuksm_folds_all() || nuksm_over_budget())));
 }
 
 /* How long nuksmd sleeps until @end, in jiffies: replicas may have to go meanwhile. */

@@ -483,7 +483,6 @@ void nuksm_trace_replica(const struct folio *from, const struct folio *to,
 			 unsigned int sharers);
 bool nuksm_can_be_moved(struct folio *folio);
 bool nuksm_all_are_found(struct folio *folio);
-bool nuksm_is_mover(void);
 int nuksm_migrate(struct folio *folio, int nid);
 void nuksm_prefer_node(int nid);
 bool nuksm_allows(struct mempolicy *policy, int nid);

@@ -363,6 +363,20 @@ static void replicas_take_what_they_may(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, nuksm_may_replicate(U32_MAX, U32_MAX, 99));
 }
 
+static void replicas_far_over_the_budget_go_at_once(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(0, 0, 0), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(50, 1000, 5), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(56, 1000, 5), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(57, 1000, 5), 7);
+	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(512, 512, 10), 461);
+	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(1, 1000, 0), 1);
+	/* 16 TiB */
+	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(U32_MAX, U32_MAX, 100), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(U32_MAX, U32_MAX, 50),
+			U32_MAX - U32_MAX / 2);
+}
+
 static void use_counts_by_weight(struct kunit *test)
 {
 	struct rnd_state rnd;
@@ -583,6 +597,7 @@ static struct kunit_case nuksm_cases[] = {
 	KUNIT_CASE(who_comes_takes_and_moves_nothing_else),
 	KUNIT_CASE(heat_follows_use_and_keeps_from_changing),
 	KUNIT_CASE(replicas_take_what_they_may),
+	KUNIT_CASE(replicas_far_over_the_budget_go_at_once),
 	KUNIT_CASE(use_counts_by_weight),
 	KUNIT_CASE(rank_is_use_in_several_looks),
 	KUNIT_CASE(glances_are_as_short_as_the_budget_asks_for),

@@ -260,19 +260,6 @@ bool nuksm_can_be_moved(struct folio *folio)
 	return is_held_by_nobody(folio);
 }
 
-/* ksmd or nuksmd, while it moves a page. */
-static struct task_struct *nuksm_mover;
-
-/**
- * nuksm_is_mover - is it the current task that moves a page for nuKSM?
- *
- * Return: whether it is in nuksm_migrate().
- */
-bool nuksm_is_mover(void)
-{
-	return READ_ONCE(nuksm_mover) == current;
-}
-
 static bool count_mapping(struct folio *folio, struct vm_area_struct *vma,
 			  unsigned long addr, void *arg)
 {
@@ -290,6 +277,8 @@ static bool count_mapping(struct folio *folio, struct vm_area_struct *vma,
  *
  * Those are not which a fork made since ksmd came by, of a process that has ended.
  * The page would be unmapped from all others, again and again, and stay where it is.
+ *
+ * Context: the locks of all areas where it may be, nuksm_lock_areas().
  *
  * Return: whether they are; if somebody has the page's lock, they are not.
  */
@@ -317,7 +306,8 @@ bool nuksm_all_are_found(struct folio *folio)
  * or finds no room, stays where it is; and one that somebody holds is not even
  * tried, as it would be unmapped from all who share it in vain.
  *
- * Context: ksm_thread_mutex held, but no mmap_lock and no folio lock.
+ * Context: ksm_thread_mutex held, and the locks of all areas where the page may be, see
+ * nuksm_lock_areas(), but no mmap_lock and no folio lock.
  *
  * Return: 0 if it was moved, else an error or the number of pages that were not.
  */
@@ -342,11 +332,9 @@ int nuksm_migrate(struct folio *folio, int nid)
 	folio_put(folio);
 	nuksm_window(NUKSM_WINDOW_ISOLATED);
 	if (!list_empty(&folios)) {
-		WRITE_ONCE(nuksm_mover, current);
 		err = migrate_pages(&folios, alloc_migration_target, NULL,
 				    (unsigned long)&target, MIGRATE_ASYNC,
 				    MR_NUMA_MISPLACED, NULL);
-		WRITE_ONCE(nuksm_mover, NULL);
 		if (err)
 			putback_movable_pages(&folios);
 	}

@@ -209,6 +209,26 @@ bool nuksm_may_replicate(unsigned long replicas, unsigned long saved,
 }
 
 /**
+ * nuksm_replicas_over - how many replicas are to be folded at once?
+ * @replicas: how many there are, in pages
+ * @saved: what merging would save without them, in pages
+ * @percent: of that which they may take
+ *
+ * Looks fold the coldest if there are a few more than the budget has, as what is saved goes up
+ * and down. If there are many, as who shared much has left, it may be long until they come
+ * to them.
+ *
+ * Return: 0 if they are over the budget by less than a part of it.
+ */
+unsigned long nuksm_replicas_over(unsigned long replicas, unsigned long saved,
+				  unsigned int percent)
+{
+	unsigned long most = div_u64((u64)saved * percent, 100);
+
+	return replicas > most + most / NUKSM_OVER_PART ? replicas - most : 0;
+}
+
+/**
  * nuksm_weighs - does a use count, by the weight of who uses?
  * @weight: of those
  * @most: of the heaviest

@@ -97,6 +97,9 @@ struct nuksm_ballot {
 /* In so many of the last eight looks a mapping is used that becomes hot. */
 #define NUKSM_HOT_LOOKS		4
 
+/* Replicas may be over their budget by this part of it until looks come to them. */
+#define NUKSM_OVER_PART		8
+
 /* A lot has so many bits. */
 #define NUKSM_LOT_BITS		15
 
@@ -121,6 +124,8 @@ enum nuksm_reason nuksm_ballot_reason(const struct nuksm_ballot *ballot);
 u8 nuksm_heat_of_looks(u8 looks, u8 before);
 bool nuksm_may_replicate(unsigned long replicas, unsigned long saved,
 			 unsigned int percent);
+unsigned long nuksm_replicas_over(unsigned long replicas, unsigned long saved,
+				  unsigned int percent);
 bool nuksm_weighs(u64 weight, u64 most, u32 chance);
 u8 nuksm_next_rank(u8 rank, bool used);
 unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,

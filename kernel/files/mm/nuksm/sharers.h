@@ -265,23 +265,72 @@ static void nuksm_ask_again(struct ksm_stable_node *stable_node)
 /* So many areas are as dear as a move without any. */
 #define NUKSM_AREAS_PER_MOVE	512
 
-/* Counts them, up to one more than @most. */
+/*
+ * Counts them, up to one more than @most.
+ *
+ * Context: the lock of the sharer's anon_vma.
+ */
 static unsigned int nuksm_areas(const struct ksm_rmap_item *sharer,
 				unsigned int most)
 {
-	struct anon_vma *anon_vma = sharer->anon_vma;
 	struct anon_vma_chain *vmac;
 	unsigned int areas = 0;
 
 	cond_resched();
-	anon_vma_lock_read(anon_vma);
-	anon_rmap_tree_foreach(vmac, anon_vma, nuksm_first_index(sharer),
+	anon_rmap_tree_foreach(vmac, sharer->anon_vma, nuksm_first_index(sharer),
 			       nuksm_last_index(sharer)) {
 		if (++areas > most)
 			break;
 	}
-	anon_vma_unlock_read(anon_vma);
 	return areas;
+}
+
+/* Lets go of the areas of all sharers, or of those before @end. */
+static void nuksm_unlock_areas(const struct ksm_stable_node *stable_node,
+			       const struct ksm_rmap_item *end)
+{
+	const struct ksm_rmap_item *sharer;
+
+	WRITE_ONCE(nuksm_mover, NULL);
+	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
+		if (sharer == end)
+			break;
+		up_read_non_owner(&sharer->anon_vma->root->rwsem);
+		cond_resched();
+	}
+}
+
+/*
+ * Locks the areas of all sharers, in which their mappings of the page are looked for: to be
+ * counted, to see whether all are found, and twice to move the page, which nobody can use
+ * between these. Nobody is waited for, with ksm_thread_mutex: who splits huge pages, in a
+ * thread that hardly gets a CPU's time, has that lock for minutes; it is one for all who a
+ * fork relates. A page that it is in use for stays, as one that somebody holds.
+ *
+ * Who has a folio's lock may wait for one of these: with them, folios are locked if that can
+ * be done at once only, and no memory is waited for, by nuksm_migrate(). Several sharers may
+ * have the same one, which is then locked as often. There may be more than lockdep keeps; that
+ * it is not told of locks that are tried for misses nothing.
+ *
+ * Returns whether they are all locked.
+ */
+static bool nuksm_lock_areas(const struct ksm_stable_node *stable_node)
+{
+	const struct ksm_rmap_item *sharer;
+
+	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
+		struct rw_semaphore *rwsem = &sharer->anon_vma->root->rwsem;
+
+		if (!down_read_trylock(rwsem)) {
+			nuksm_unlock_areas(stable_node, sharer);
+			return false;
+		}
+		rwsem_release(&rwsem->dep_map, _THIS_IP_);
+		cond_resched();
+	}
+	nuksm_moved_node = stable_node;
+	WRITE_ONCE(nuksm_mover, current);
+	return true;
 }
 
 /* Those of all sharers, up to one more than NUKSM_MOST_AREAS. */
@@ -298,6 +347,18 @@ static unsigned int nuksm_all_areas(const struct ksm_stable_node *stable_node)
 	return areas;
 }
 
+/* Has the sharer more areas than that? Who lets nobody count them has not, for now. */
+static bool nuksm_is_dear(const struct ksm_rmap_item *sharer, unsigned int most)
+{
+	bool dear;
+
+	if (!anon_vma_trylock_read(sharer->anon_vma))
+		return false;
+	dear = nuksm_areas(sharer, most) > most;
+	anon_vma_unlock_read(sharer->anon_vma);
+	return dear;
+}
+
 /*
  * Un-merges the sharers that have more than their part of all areas, but nobody who
  * has a few only. Returns how many, or an error if one of them stays.
@@ -311,9 +372,9 @@ static int nuksm_unshare_dear(struct ksm_stable_node *stable_node)
 	int err, failed = 0, unshared = 0;
 
 	hlist_for_each_entry_safe(sharer, next, &stable_node->hlist, hlist) {
-		if (nuksm_areas(sharer, part) <= part)
+		if (!nuksm_is_dear(sharer, part))
 			continue;
-		err = nuksm_unshare(sharer, &nuksm_placement_stats.unshared);
+		err = nuksm_unshare(sharer, false, &nuksm_placement_stats.unshared);
 		if (err < 0)
 			failed = err;
 		else
@@ -341,12 +402,10 @@ static struct folio *nuksm_take_hold(struct ksm_stable_node *stable_node)
 /*
  * Moves the page. Returns 0 if it was moved; -ENOENT if it is gone, and @stable_node
  * with it; -EBUSY if somebody holds it, or the like; -EAGAIN if it was too dear, and
- * who made it so shares it no more; -ENOMEM or -EBUSY if he still does, as he does unless
- * the caller @waits for his mmap_lock. *@cost: what that took, in moves of pages whose
- * mappings are easy to find.
+ * who made it so shares it no more; -ENOMEM or -EBUSY if he still does. *@cost: what that
+ * took, in moves of pages whose mappings are easy to find.
  */
-static int nuksm_move(struct ksm_stable_node *stable_node, int nid, bool waits,
-		      unsigned int *cost)
+static int nuksm_move(struct ksm_stable_node *stable_node, int nid, unsigned int *cost)
 {
 	struct folio *folio = nuksm_take_hold(stable_node);
 	unsigned int areas;
@@ -357,23 +416,31 @@ static int nuksm_move(struct ksm_stable_node *stable_node, int nid, bool waits,
 		return -ENOENT;
 	if (IS_ERR(folio))
 		return -EBUSY;
-	if (!nuksm_can_be_moved(folio))
+	if (!nuksm_can_be_moved(folio) || !nuksm_lock_areas(stable_node))
 		goto refused;
 
 	areas = nuksm_all_areas(stable_node);
 	*cost += areas / NUKSM_AREAS_PER_MOVE;
 	if (areas > NUKSM_MOST_AREAS) {
-		err = waits ? nuksm_unshare_dear(stable_node) : -EBUSY;
+		nuksm_unlock_areas(stable_node, NULL);
+		err = nuksm_unshare_dear(stable_node);
 		if (err) {
 			folio_put(folio);
 			return err > 0 ? -EAGAIN : err;
 		}
+		/* There are many sharers, none of whom has more than others */
+		err = -EBUSY;
+		if (!nuksm_lock_areas(stable_node))
+			goto refused;
 	}
-	if (nuksm_all_are_found(folio))
-		return nuksm_migrate(folio, nid) ? -EBUSY : 0;
+	if (nuksm_all_are_found(folio)) {
+		err = nuksm_migrate(folio, nid) ? -EBUSY : 0;
+		nuksm_unlock_areas(stable_node, NULL);
+		return err;
+	}
+	nuksm_unlock_areas(stable_node, NULL);
 	/* To look once more would be as dear, and find no more */
 	*cost = NUKSM_MOST_MOVES;
-	err = -EBUSY;
 refused:
 	nuksm_count(&nuksm_placement_stats.migrate_refused, 1);
 	folio_put(folio);
@@ -382,7 +449,7 @@ refused:
 
 /*
  * The sharers of a page that was given up, those that are elsewhere, get pages of their own.
- * One that stays stops no other; if it is for want of memory, it is tried again.
+ * One that stays stops no other, and is tried again.
  */
 static void nuksm_let_go(struct ksm_stable_node *stable_node)
 {
@@ -401,7 +468,7 @@ static void nuksm_let_go(struct ksm_stable_node *stable_node)
 	hlist_for_each_entry_safe(sharer, next, &stable_node->hlist, hlist) {
 		cond_resched();
 		if (sharer->home != nid &&
-		    nuksm_unshare(sharer, &nuksm_placement_stats.unshared) == -ENOMEM)
+		    nuksm_unshare(sharer, false, &nuksm_placement_stats.unshared) < 0)
 			stays = true;
 	}
 	WRITE_ONCE(stable_node->again, stays ? NUKSM_ASK_AGAIN : 0);
@@ -486,7 +553,7 @@ static void nuksm_place_asked(void)
 		return;
 	}
 	nuksm_window(NUKSM_WINDOW_MOVE);
-	err = nuksm_move(stable_node, nid, true, &cost);
+	err = nuksm_move(stable_node, nid, &cost);
 	if (err == -ENOENT)
 		return;
 	stable_node->moves = min(stable_node->moves + cost, NUKSM_MOST_MOVES);

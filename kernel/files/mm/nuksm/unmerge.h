@@ -194,19 +194,24 @@ static int nuksm_unmap_merged(struct vm_area_struct *vma, unsigned long address)
 
 /*
  * Gives @sharer a page of its own, where it had one before, and counts it in @unshared if
- * it still had the merged one. Returns 1 then, 0 if not, or an error if it stays.
+ * it still had the merged one. Returns 1 then, 0 if not, or an error if it stays: -EBUSY, if
+ * somebody has the mmap_lock, unless it @waits for him. Then he can stop ksmd, and must not
+ * be able to keep what he shares.
  */
-static int __maybe_unused nuksm_unshare(struct ksm_rmap_item *sharer,
+static int __maybe_unused nuksm_unshare(struct ksm_rmap_item *sharer, bool waits,
 					unsigned long *unshared)
 {
 	struct mm_struct *mm = sharer->mm;
 	struct vm_area_struct *vma;
 	int err = 0;
 
+	if (waits)
+		mmap_read_lock(mm);
+	else if (!mmap_read_trylock(mm))
+		return -EBUSY;
 #ifdef CONFIG_NUKSM_PLACEMENT
 	nuksm_prefer_node(sharer->home);
 #endif
-	mmap_read_lock(mm);
 	vma = find_mergeable_vma(mm, sharer->address);
 	if (vma)
 		err = nuksm_unmap_merged(vma, sharer->address & PAGE_MASK);
