@@ -200,7 +200,7 @@ def test_pages_stay_with_a_tenant_whose_workers_end(
     tenants = merged_on(1, ksm, start)
     pid = tenants[1].pid
     os.sched_setaffinity(pid, numa.cpus(0))
-    for number in range(2 * looks * SOON):
+    for number in range((looks + 1) * SOON):
         if number % looks:
             tenants[1].command("restore")  # the first thread's, and no page is used
         else:
