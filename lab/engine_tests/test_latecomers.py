@@ -165,14 +165,14 @@ def test_who_has_the_lock_of_areas_stops_nobody(ksm: Ksm, start: StartTenant) ->
     first.command("split begin")
     before = ksm.read("migrate_refused")
     with reading(last):  # so that pages are to be moved; at last they are given up
-        while ksm.read("migrate_refused") == before:
-            look(ksm)
-        for _ in range(SOON):
+        for _ in range(2 * SOON):
             look(ksm)
     ksm.start()  # whoever writes here does not wait either
     ksm.wait_scans(SCANS)
     assert all(tenant.bad_pages() == 0 for tenant in [first, last])
     os.kill(child, signal.SIGKILL)
+    if ksm.read("migrate_refused") == before:
+        pytest.skip("the child had no huge page to split")
 
 
 def test_what_others_moved_goes_back(ksm: Ksm, start: StartTenant) -> None:

@@ -11,6 +11,10 @@
 
 #include "split.h"
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1 */
+#endif
+
 #define HUGE_BYTES (2UL << 20)
 /* Threads that have the CPU instead of the one that splits. */
 #define RIVALS 3
@@ -36,6 +40,7 @@ static void *split_for_ever(void *huge)
 	for (;;) {
 		madvise(huge, HUGE_BYTES, MADV_DONTNEED);
 		*(volatile unsigned char *)huge = 1;
+		madvise(huge, HUGE_BYTES, MADV_COLLAPSE); /* if it is none */
 		madvise(huge, PAGE_BYTES, MADV_FREE);
 	}
 	return NULL;
