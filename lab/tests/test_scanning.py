@@ -74,7 +74,7 @@ def test_goals_hold_where_placing_costs_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("merging", "resting", "phase"),
-    [(12.6, 1, "until all is merged"), (10, 1.06, "one scan more")],
+    [(12.6, 1, "until all is merged"), (10, 1.11, "ten scans more")],
 )
 def test_a_placement_that_costs_much_is_found_out(
     merging: float, resting: float, phase: str

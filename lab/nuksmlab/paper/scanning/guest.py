@@ -19,6 +19,8 @@ OUTPUT = Path(os.environ["NUKSM_OUTPUT"])
 KSMDS_NODE = 0
 # Two to see that a page does not change, one to find its equal, one to be sure.
 MOST_SCANS = 5
+# One takes some milliseconds, of which a few interrupts are a tenth on a busy host.
+RESTING_SCANS = 10
 
 
 @contextmanager
@@ -74,7 +76,7 @@ def observe(ksm: Ksm, run: Run) -> Observed:
         with counting():
             merging, scans = merge(ksm, sum(one.equal_pages for one in tenants))
         with counting():
-            resting = scanned(ksm, 1)
+            resting = scanned(ksm, RESTING_SCANS)
         nodes = tenants[0].equal_pages_by_node()
         merged = ksm.merged()
     return {

@@ -23,7 +23,7 @@ class Observed(TypedDict):
     run: Run
     merging: int  # pages that ksmd scanned until all was merged
     scans: int  # of everything, for that
-    resting: int  # pages that it scanned once more, when all was
+    resting: int  # pages that it scanned again, when all was
     merged: int  # mappings
     pages_by_node: dict[str, int]  # the first tenant's equal ones, in the end
 
