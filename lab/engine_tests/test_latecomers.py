@@ -164,13 +164,15 @@ def test_who_has_the_lock_of_areas_stops_nobody(ksm: Ksm, start: StartTenant) ->
     ksm.wait_scans(SCANS)  # ksmd has seen that it has nothing to merge
     first.command("split begin")
     before = ksm.read("migrate_refused")
-    with reading(last):  # so that pages are to be moved; at last they are given up
-        for _ in range(2 * SOON):
-            look(ksm)
-    ksm.start()  # whoever writes here does not wait either
-    ksm.wait_scans(SCANS)
-    assert all(tenant.bad_pages() == 0 for tenant in [first, last])
-    os.kill(child, signal.SIGKILL)
+    try:
+        with reading(last):  # so that pages are to be moved; at last they are given up
+            for _ in range(2 * SOON):
+                look(ksm)
+        ksm.start()  # whoever writes here does not wait either
+        ksm.wait_scans(SCANS)
+        assert all(tenant.bad_pages() == 0 for tenant in [first, last])
+    finally:
+        os.kill(child, signal.SIGKILL)  # its parent could not end before
     if ksm.read("migrate_refused") == before:
         pytest.skip("the child had no huge page to split")
 
