@@ -6,19 +6,22 @@ ksmd's CPU time is not known here: the host adds it.
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeVar
 
 from nuksmlab.bench import plan as bench
 from nuksmlab.bench.meter import wait_until_sampled
 from nuksmlab.bench.scanner import Scanner
 from nuksmlab.ksm import Ksm
 from nuksmlab.paper.merging import plan
-from nuksmlab.paper.merging.records import Copies, Run, Step
+from nuksmlab.paper.merging.records import Copies, Observed, Run, Step
 from nuksmlab.tenant import ANYWHERE, Spec, Tenant
 
 OUTPUT = Path(os.environ["NUKSM_OUTPUT"])
 READS = 20
+Kind = TypeVar("Kind", bound=Observed)
 
 
 def set_index(ksm: Ksm, run: Run, default_kib: int) -> None:
@@ -62,7 +65,23 @@ def observe(scanner: Scanner, run: Run) -> Copies:
     }
 
 
-def main() -> None:
+def found(observed: Copies) -> str:
+    run = observed["run"]
+    took = sum(
+        each["ended"] - each["began"]
+        for step in observed["steps"]
+        for each in step["passes"]
+    )
+    return (
+        f"{run['case']:5}  {run['configuration']:4}  {plan.COPIES} copies of "
+        f"{run['mib']} MiB: {took:.1f} s of scanning, {observed['bad_pages']} bad pages"
+    )
+
+
+def carry_out(
+    observe: Callable[[Scanner, Run], Kind], say: Callable[[Kind], str]
+) -> None:
+    """All runs, each with its index, while the host counts ksmd's CPU time."""
     ksm = Ksm()
     scanner = Scanner(ksm)
     default_kib = ksm.read("kib_per_tree")
@@ -74,19 +93,9 @@ def main() -> None:
             observed = observe(scanner, run)
             lines.write(f"{json.dumps(observed)}\n")
             lines.flush()
-            took = sum(
-                each["ended"] - each["began"]
-                for step in observed["steps"]
-                for each in step["passes"]
-            )
-            print(
-                f"  {number}/{len(runs)}  {run['case']:5}  {run['configuration']:4}  "
-                f"{plan.COPIES} copies of {run['mib']} MiB: {took:.1f} s of scanning, "
-                f"{observed['bad_pages']} bad pages",
-                flush=True,
-            )
+            print(f"  {number}/{len(runs)}  {say(observed)}", flush=True)
     wait_until_sampled(OUTPUT)
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(observe, found)

@@ -4,17 +4,14 @@
 ksmd's CPU time is not known here: the host adds it.
 """
 
-import json
 import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from nuksmlab.bench.meter import wait_until_sampled
 from nuksmlab.bench.scanner import Scanner
-from nuksmlab.ksm import Ksm
 from nuksmlab.paper.merging import plan
-from nuksmlab.paper.merging.copies import set_index
+from nuksmlab.paper.merging.copies import carry_out
 from nuksmlab.paper.merging.records import Images, Run, Step
 from nuksmlab.tenant import Controlled
 
@@ -35,26 +32,13 @@ def observe(scanner: Scanner, run: Run) -> Images:
     return {"run": run, "steps": steps, "bad_pages": bad}
 
 
-def main() -> None:
-    ksm = Ksm()
-    scanner = Scanner(ksm)
-    default_kib = ksm.read("kib_per_tree")
-    runs: list[Run] = json.loads((OUTPUT / "plan.json").read_text())
-    with (OUTPUT / "observed.jsonl").open("w") as lines:
-        for number, run in enumerate(runs, 1):
-            ksm.unmerge()
-            set_index(ksm, run, default_kib)
-            observed = observe(scanner, run)
-            lines.write(f"{json.dumps(observed)}\n")
-            lines.flush()
-            saved = observed["steps"][-1]["passes"][-1]["after"]["pages_sharing"]
-            print(
-                f"  {number}/{len(runs)}  {run['configuration']:14}  {saved} pages "
-                f"saved, {observed['bad_pages']} bad pages",
-                flush=True,
-            )
-    wait_until_sampled(OUTPUT)
+def found(observed: Images) -> str:
+    saved = observed["steps"][-1]["passes"][-1]["after"]["pages_sharing"]
+    return (
+        f"{observed['run']['configuration']:4}  {saved} pages saved, "
+        f"{observed['bad_pages']} bad pages"
+    )
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(observe, found)
