@@ -5,11 +5,15 @@ or from being moved, keeps it for a while only.
 
 import os
 import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from nuksmlab import numa, policy, stress
+from nuksmlab import numa, policy, processes, stress, wait
+from nuksmlab.fuzz import model
 from nuksmlab.ksm import FAST, Ksm, process_stat
 from nuksmlab.looks import SOON, look, look_until_seen, reading
 from nuksmlab.tenant import StartTenant, Tenant, lend
@@ -20,6 +24,8 @@ CROWD = 70
 SCANS = 3
 # Scans after which a page that cannot be moved is left to those who are where it is.
 MOST_VAIN = 3
+# ksmd does nothing for now, and looks go on.
+RESTING = {"sleep_millisecs": 600_000}
 # Of a huge page that is split: to go through them takes that much longer.
 SPLIT_AREAS = 20_000
 # Of all sharers of a page; who has more than his part gets a page of his own.
@@ -155,26 +161,123 @@ def test_who_is_long_to_find_keeps_no_pages(
     assert all(tenant.bad_pages() == 0 for tenant in [*first, last])
 
 
-def test_who_has_the_lock_of_areas_stops_nobody(ksm: Ksm, start: StartTenant) -> None:
-    """A child splits huge pages, with its parent's lock, and hardly gets a CPU."""
-    ksm.write("look_cpu_permille", 1000)
-    first, last = (start(f"vm-{node}", node, mib=MIB) for node in (1, 0))
-    merge(ksm, [first, last])
+@contextmanager
+def lock_of_areas(
+    ksm: Ksm, first: Tenant, last: Tenant
+) -> Iterator[Callable[[], None]]:
+    """A child splits huge pages, and hardly gets a CPU: it has its parent's lock.
+
+    From when the test says so; ksmd rests.
+    """
     child = first.command(f"split {SPLIT_AREAS}")["child"]
     ksm.wait_scans(SCANS)  # ksmd has seen that it has nothing to merge
-    first.command("split begin")
-    before = ksm.read("migrate_refused")
-    try:
-        with reading(last):  # so that pages are to be moved; at last they are given up
-            for _ in range(2 * SOON):
+    ksm.write("look_cpu_permille", 1000)
+    ksm.set_speed(RESTING)
+
+    def begin() -> None:
+        before = ksm.read("migrate_refused")
+        first.command("split begin")
+        with reading(last):  # so that pages are to be moved
+            for _ in range(20 * SOON):
                 look(ksm)
-        ksm.start()  # whoever writes here does not wait either
-        ksm.wait_scans(SCANS)
-        assert all(tenant.bad_pages() == 0 for tenant in [first, last])
+                if ksm.read("migrate_refused") > before:
+                    return
+        pytest.skip("the child has no huge page to split")
+
+    try:
+        yield begin
     finally:
         os.kill(child, signal.SIGKILL)  # its parent could not end before
-    if ksm.read("migrate_refused") == before:
-        pytest.skip("the child had no huge page to split")
+
+
+def nobody_waits(ksm: Ksm) -> None:
+    """Neither ksmd, nor who writes to sysfs."""
+    ksm.set_speed(FAST)
+    ksm.wait_scans(SCANS)
+    ksm.stop()
+
+
+def is_waiting(task: Path) -> bool:
+    """For a lock, and not to be ended meanwhile."""
+    return ") D " in (task / "stat").read_text()
+
+
+def test_who_has_the_lock_of_areas_stops_nobody(ksm: Ksm, start: StartTenant) -> None:
+    """Where pages are to be moved, or taken apart as they cannot be."""
+    first, last = (start(f"vm-{node}", node, mib=MIB) for node in (1, 0))
+    merge(ksm, [first, last])
+    with lock_of_areas(ksm, first, last) as begin:
+        begin()
+        nobody_waits(ksm)
+    model.check_intact([first, last])
+
+
+def test_who_has_the_lock_of_a_huge_page_stops_nobody(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """It is to be split, to be merged."""
+    first, last = (start(f"vm-{node}", node, mib=MIB) for node in (1, 0))
+    merge(ksm, [first, last])
+    with lock_of_areas(ksm, first, last) as begin:
+        if not first.command("split collapse")["huge"]:
+            pytest.skip("the parent has no huge page")
+        begin()
+        nobody_waits(ksm)
+    model.check_intact([first, last])
+
+
+def test_who_has_the_lock_of_who_ended_stops_nobody(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """A fork has ended: what is left of its areas goes with its last merged page."""
+    first, last = (start(f"vm-{node}", node, mib=MIB) for node in (1, 0))
+    merge(ksm, [first, last])
+    fork = first.command("split stay")["child"]
+    ksm.wait_scans(SCANS)
+    assert process_stat(fork)["ksm_merging_pages"] == first.equal_pages
+    with lock_of_areas(ksm, first, last) as begin:
+        os.kill(fork, signal.SIGKILL)
+        stat = Path(f"/proc/{fork}/stat")
+        wait.until(lambda: ") Z " in stat.read_text(), stat.read_text)
+        begin()
+        nobody_waits(ksm)
+    model.check_intact([first, last])
+
+
+def test_who_has_a_page_locked_stops_nobody(ksm: Ksm, start: StartTenant) -> None:
+    """Who moves it waits for the lock of areas; another one shares it no more."""
+    first, last = (start(f"vm-{node}", node, mib=MIB) for node in (1, 0))
+    merge(ksm, [first, last])
+    mover = threading.Thread(target=stress.migrate, args=(first.pid, 0, 1))
+    with lock_of_areas(ksm, first, last) as begin:
+        begin()
+        last.command(f"write {last.equal_pages}")
+        last.command("restore")
+        mover.start()
+        task = Path(f"/proc/self/task/{mover.native_id}")
+        wait.until(lambda: is_waiting(task), lambda: "nobody moves pages")
+        nobody_waits(ksm)
+    mover.join()
+    model.check_intact([first, last])
+
+
+def test_who_keeps_his_mmap_lock_stops_no_looks(ksm: Ksm, start: StartTenant) -> None:
+    """He waits for the lock of areas, too; ksmd waits for him, but others do not."""
+    first, last = (start(f"vm-{node}", node, mib=MIB) for node in (1, 0))
+    merge(ksm, [first, last])
+    with lock_of_areas(ksm, first, last) as begin:
+        begin()
+        first.send("stack 1")
+        tasks = [Path(f"/proc/{pid}") for pid in (first.pid, processes.pid_of("ksmd"))]
+        wait.until(lambda: is_waiting(tasks[0]), lambda: "the tenant has no lock")
+        ksm.set_speed(FAST)
+        wait.until(lambda: is_waiting(tasks[1]), lambda: "ksmd waits for nobody")
+        for _ in range(SOON):
+            look(ksm)
+        ksm.stop()
+        assert is_waiting(tasks[1])
+    first.receive()
+    model.check_intact([first, last])
 
 
 def test_what_others_moved_goes_back(ksm: Ksm, start: StartTenant) -> None:

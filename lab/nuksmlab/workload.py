@@ -31,7 +31,10 @@ def read_answer(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("{"):
-            return cast(dict[str, Any], json.loads(line))
+            try:
+                return cast(dict[str, Any], json.loads(line))
+            except ValueError as error:
+                raise WorkloadError(f"{name} answered {line!r}: {error}") from error
     raise WorkloadError(f"{name} ended with {process.wait()}")
 
 

@@ -46,24 +46,30 @@ static void *split_for_ever(void *huge)
 	return NULL;
 }
 
-/* Nothing of it is merged, nor will be. Returns a place for a huge page, or NULL. */
-static void *empty(struct memory *memory)
+/* A place for a huge page among those that are equal, or NULL. */
+static void *huge_place(const struct memory *memory)
 {
 	const struct pages *equal = &memory->class[CLASS_EQUAL];
 	size_t bytes = equal->count * PAGE_BYTES;
 	uintptr_t huge = ((uintptr_t)equal->base + HUGE_BYTES - 1) & -HUGE_BYTES;
 
+	if (huge + HUGE_BYTES > (uintptr_t)equal->base + bytes)
+		return NULL;
+	return (void *)huge;
+}
+
+/* Nothing of it is merged, nor will be. */
+static bool empty(struct memory *memory)
+{
 	for (int class = 0; class < CLASS_COUNT; class++) {
 		const struct pages *pages = &memory->class[class];
 
 		if (pages->count &&
 		    (madvise(pages->base, pages->count * PAGE_BYTES, MADV_DONTNEED) ||
 		     madvise(pages->base, pages->count * PAGE_BYTES, MADV_UNMERGEABLE)))
-			return NULL;
+			return false;
 	}
-	if (huge + HUGE_BYTES > (uintptr_t)equal->base + bytes)
-		return NULL;
-	return (void *)huge;
+	return true;
 }
 
 static bool stack(void *huge, size_t areas)
@@ -86,14 +92,14 @@ static int pin_to_this_cpu(void)
 
 __attribute__((noreturn)) static void child_main(struct memory *memory, size_t areas)
 {
-	void *huge = empty(memory);
+	void *huge = huge_place(memory);
 	pthread_t thread;
 	char byte = 0;
 
 	/* Who reads what the parent says waits for its end */
 	close(STDIN_FILENO);
 	close(STDOUT_FILENO);
-	if (!huge || !stack(huge, areas) || pin_to_this_cpu() ||
+	if (!huge || !empty(memory) || !stack(huge, areas) || pin_to_this_cpu() ||
 	    write(ready[1], &byte, 1) != 1 || read(begin[0], &byte, 1) != 1 ||
 	    pthread_create(&thread, NULL, split_for_ever, huge))
 		_exit(EXIT_FAILURE);
@@ -121,6 +127,29 @@ pid_t split_prepare(struct memory *memory, size_t areas)
 	got = read(ready[0], &byte, 1);
 	close(ready[0]);
 	return got == 1 ? child : -ECHILD;
+}
+
+pid_t split_stay(void)
+{
+	pid_t child = fork();
+
+	if (child)
+		return child < 0 ? -errno : child;
+	close(STDIN_FILENO);
+	close(STDOUT_FILENO);
+	for (;;)
+		pause();
+}
+
+bool split_collapse(const struct memory *memory)
+{
+	volatile unsigned char *huge = huge_place(memory);
+
+	if (!huge)
+		return false;
+	*huge = *huge; /* one of them at least has to be written to before */
+	return !madvise((void *)huge, HUGE_BYTES, MADV_HUGEPAGE) &&
+	       !madvise((void *)huge, HUGE_BYTES, MADV_COLLAPSE);
 }
 
 int split_begin(void)

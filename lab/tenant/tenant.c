@@ -468,13 +468,24 @@ static void do_stack(struct memory *memory, const char *text)
 		answer("ok areas=%zu", made);
 }
 
-/* As `split 1500`, so many areas, and then `split begin`; see split.h. */
+/*
+ * As `split 1500`, so many areas, `split collapse` or `split stay`, and then `split begin`; see
+ * split.h.
+ */
 static void do_split(struct memory *memory, const char *areas)
 {
-	bool begins = !strcmp(areas, "begin");
-	pid_t child = begins ? split_begin() :
-			       split_prepare(memory, strtoul(areas, NULL, 10));
+	pid_t child;
 
+	if (!strcmp(areas, "collapse")) {
+		answer("ok huge=%d", split_collapse(memory));
+		return;
+	}
+	if (!strcmp(areas, "stay"))
+		child = split_stay();
+	else if (!strcmp(areas, "begin"))
+		child = split_begin();
+	else
+		child = split_prepare(memory, strtoul(areas, NULL, 10));
 	if (child < 0)
 		answer("error split: %s", strerror(-child));
 	else

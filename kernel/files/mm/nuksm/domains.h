@@ -101,12 +101,13 @@ static void nuksm_end_visit(struct mm_struct *mm)
 {
 	struct nuksm_membership *membership = &mm->nuksm_membership;
 
-	if (nuksm_stay.waits)
+	if (nuksm_stay.waits || ksm_test_exit(mm))
 		return;
 	ksm_scan.mm_slot->kept_from = nuksm_stay.first;
 	ksm_scan.mm_slot->kept_to = nuksm_stay.last;
-	if (!nuksm_stay.kept)
+	if (!nuksm_stay.kept && !nuksm_item_stays)
 		membership->leaves = false;
+	nuksm_item_stays = false;
 	if (!nuksm_stay.files) {
 		membership->domain = nuksm_stay.domain;
 		membership->known = true;
@@ -129,10 +130,29 @@ static bool nuksm_is_foreign(struct page *page,
 	return READ_ONCE(nuksm_has_domains) && folio_test_ksm(page_folio(page));
 }
 
+/* What nuksm_leave_domain() did with the page that ksmd came by last, as nuksm_unshare() says. */
+static int nuksm_has_left;
+
+/*
+ * ksmd came by a page. If it is merged in another domain than its process's, the process gets
+ * one of its own.
+ *
+ * Context: the mmap_lock for reading, with which nobody keeps what it shares.
+ */
+static void nuksm_leave_domain(struct page *page, const struct ksm_stable_node *stable_node,
+			       struct ksm_rmap_item *rmap_item, struct vm_area_struct *vma)
+{
+	nuksm_has_left = 0;
+	if (!nuksm_is_foreign(page, stable_node))
+		return;
+	nuksm_window(NUKSM_WINDOW_DOMAIN);
+	if (!nuksm_stay.waits)
+		nuksm_has_left = nuksm_unshare_in(rmap_item, vma, &nuksm_domain_unmerged);
+}
+
 /*
  * ksmd came by a page of whose process it does not know that it may be merged as things are,
- * or that is merged in another domain than its process's. It gets out of the trees, the
- * process gets a page of its own.
+ * or that is merged in another domain than its process's: it gets out of the trees.
  */
 static bool nuksm_leaves_domain(struct page *page,
 				const struct ksm_stable_node *stable_node,
@@ -150,10 +170,7 @@ static bool nuksm_leaves_domain(struct page *page,
 		remove_rmap_item_from_tree(rmap_item);
 	if (!is_foreign)
 		return true;
-	nuksm_window(NUKSM_WINDOW_DOMAIN);
-	if (nuksm_stay.waits)
-		return true;
-	if (nuksm_unshare(rmap_item, true, &nuksm_domain_unmerged) > 0)
+	if (nuksm_stay.waits || nuksm_has_left > 0)
 		return true;
 	/* It stays, or was paged out since */
 	nuksm_keep(rmap_item->address & PAGE_MASK);
@@ -195,6 +212,13 @@ static inline void nuksm_end_visit(struct mm_struct *mm)
 }
 
 static inline void nuksm_forget_domain(struct mm_struct *mm)
+{
+}
+
+static inline void nuksm_leave_domain(struct page *page,
+				      const struct ksm_stable_node *stable_node,
+				      struct ksm_rmap_item *rmap_item,
+				      struct vm_area_struct *vma)
 {
 }
 

@@ -15,6 +15,7 @@
 #include <linux/types.h>
 #include <linux/wait.h>
 
+#include "areas.h"
 #include "compat.h"
 #include "policy.h"
 #include "windows.h"

@@ -367,10 +367,12 @@ static void replicas_far_over_the_budget_go_at_once(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(0, 0, 0), 0);
 	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(50, 1000, 5), 0);
-	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(56, 1000, 5), 0);
-	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(57, 1000, 5), 7);
+	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(58, 1000, 5), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(59, 1000, 5), 9);
+	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(112, 2000, 5), 0);
+	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(113, 2000, 5), 13);
 	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(512, 512, 10), 461);
-	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(1, 1000, 0), 1);
+	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(9, 1000, 0), 9);
 	/* 16 TiB */
 	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(U32_MAX, U32_MAX, 100), 0);
 	KUNIT_EXPECT_EQ(test, nuksm_replicas_over(U32_MAX, U32_MAX, 50),

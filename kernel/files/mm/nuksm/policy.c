@@ -218,14 +218,14 @@ bool nuksm_may_replicate(unsigned long replicas, unsigned long saved,
  * and down. If there are many, as who shared much has left, it may be long until they come
  * to them.
  *
- * Return: 0 if they are over the budget by less than a part of it.
+ * Return: 0 if they are over the budget by a part of it at most, or by a few.
  */
 unsigned long nuksm_replicas_over(unsigned long replicas, unsigned long saved,
 				  unsigned int percent)
 {
 	unsigned long most = div_u64((u64)saved * percent, 100);
 
-	return replicas > most + most / NUKSM_OVER_PART ? replicas - most : 0;
+	return replicas > most + max(most / NUKSM_OVER_PART, NUKSM_OVER_FEW) ? replicas - most : 0;
 }
 
 /**

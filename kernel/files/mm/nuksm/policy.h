@@ -97,8 +97,9 @@ struct nuksm_ballot {
 /* In so many of the last eight looks a mapping is used that becomes hot. */
 #define NUKSM_HOT_LOOKS		4
 
-/* Replicas may be over their budget by this part of it until looks come to them. */
+/* Replicas may be over their budget by this part of it, or so many, until looks come to them. */
 #define NUKSM_OVER_PART		8
+#define NUKSM_OVER_FEW		8UL
 
 /* A lot has so many bits. */
 #define NUKSM_LOT_BITS		15

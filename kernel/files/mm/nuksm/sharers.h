@@ -162,6 +162,7 @@ static bool nuksm_keeps_other(void)
 	typeof(try_to_merge_two_pages(_item, _scanned, _tree_item, _filed)) _kept; \
 	bool _keeps = nuksm_keeps_scanned(_item, _scanned, _tree_item, _filed);	\
 										\
+	nuksm_gives_way = false;						\
 	_kept = _keeps ?							\
 		try_to_merge_two_pages(_item, _scanned, _tree_item, _filed) :	\
 		try_to_merge_two_pages(_tree_item, _filed, _item, _scanned);	\
@@ -257,9 +258,8 @@ static void nuksm_ask_again(struct ksm_stable_node *stable_node)
  * There may be 65,530 of them in each process. Who makes that long must not keep
  * pages where he likes them, nor take ksmd's time from others: if there are more
  * than these, the mappings that have more than their part of it get pages of their
- * own. They may be merged again.
+ * own. They may be merged again. See NUKSM_MOST_AREAS.
  */
-#define NUKSM_MOST_AREAS	4096
 #define NUKSM_FEW_AREAS		64
 
 /* So many areas are as dear as a move without any. */
@@ -347,13 +347,13 @@ static unsigned int nuksm_all_areas(const struct ksm_stable_node *stable_node)
 	return areas;
 }
 
-/* Has the sharer more areas than that? Who lets nobody count them has not, for now. */
-static bool nuksm_is_dear(const struct ksm_rmap_item *sharer, unsigned int most)
+/* Returns 1 if the sharer has more areas than that, 0 if not, or -EBUSY: nobody can count them. */
+static int nuksm_is_dear(const struct ksm_rmap_item *sharer, unsigned int most)
 {
-	bool dear;
+	int dear;
 
 	if (!anon_vma_trylock_read(sharer->anon_vma))
-		return false;
+		return -EBUSY;
 	dear = nuksm_areas(sharer, most) > most;
 	anon_vma_unlock_read(sharer->anon_vma);
 	return dear;
@@ -372,9 +372,11 @@ static int nuksm_unshare_dear(struct ksm_stable_node *stable_node)
 	int err, failed = 0, unshared = 0;
 
 	hlist_for_each_entry_safe(sharer, next, &stable_node->hlist, hlist) {
-		if (!nuksm_is_dear(sharer, part))
+		err = nuksm_is_dear(sharer, part);
+		if (!err)
 			continue;
-		err = nuksm_unshare(sharer, false, &nuksm_placement_stats.unshared);
+		if (err > 0)
+			err = nuksm_unshare(sharer, &nuksm_placement_stats.unshared);
 		if (err < 0)
 			failed = err;
 		else
@@ -468,7 +470,7 @@ static void nuksm_let_go(struct ksm_stable_node *stable_node)
 	hlist_for_each_entry_safe(sharer, next, &stable_node->hlist, hlist) {
 		cond_resched();
 		if (sharer->home != nid &&
-		    nuksm_unshare(sharer, false, &nuksm_placement_stats.unshared) < 0)
+		    nuksm_unshare(sharer, &nuksm_placement_stats.unshared) < 0)
 			stays = true;
 	}
 	WRITE_ONCE(stable_node->again, stays ? NUKSM_ASK_AGAIN : 0);

@@ -194,36 +194,73 @@ static int nuksm_unmap_merged(struct vm_area_struct *vma, unsigned long address)
 
 /*
  * Gives @sharer a page of its own, where it had one before, and counts it in @unshared if
- * it still had the merged one. Returns 1 then, 0 if not, or an error if it stays: -EBUSY, if
- * somebody has the mmap_lock, unless it @waits for him. Then he can stop ksmd, and must not
- * be able to keep what he shares.
+ * it still had the merged one. @vma is its area, or NULL if it is not to be merged any more.
+ * Returns 1 then, 0 if not, or an error if it stays.
+ *
+ * Context: the mmap_lock for reading.
  */
-static int __maybe_unused nuksm_unshare(struct ksm_rmap_item *sharer, bool waits,
-					unsigned long *unshared)
+static int __maybe_unused nuksm_unshare_in(struct ksm_rmap_item *sharer,
+					   struct vm_area_struct *vma,
+					   unsigned long *unshared)
 {
-	struct mm_struct *mm = sharer->mm;
-	struct vm_area_struct *vma;
 	int err = 0;
 
-	if (waits)
-		mmap_read_lock(mm);
-	else if (!mmap_read_trylock(mm))
-		return -EBUSY;
 #ifdef CONFIG_NUKSM_PLACEMENT
 	nuksm_prefer_node(sharer->home);
 #endif
-	vma = find_mergeable_vma(mm, sharer->address);
 	if (vma)
 		err = nuksm_unmap_merged(vma, sharer->address & PAGE_MASK);
-	mmap_read_unlock(mm);
 #ifdef CONFIG_NUKSM_PLACEMENT
 	nuksm_prefer_node(NUMA_NO_NODE);
 #endif
 	if (err < 0)
 		return err;
-	remove_rmap_item_from_tree(sharer);
 	nuksm_count(unshared, err);
+	remove_rmap_item_from_tree(sharer);
+	return sharer->address & STABLE_FLAG ? -EBUSY : err;
+}
+
+/* The same; -EBUSY, too, if somebody has the mmap_lock, who is not waited for. */
+static int __maybe_unused nuksm_unshare(struct ksm_rmap_item *sharer, unsigned long *unshared)
+{
+	struct mm_struct *mm = sharer->mm;
+	int err;
+
+	if (!nuksm_lock_mm(mm))
+		return -EBUSY;
+	err = nuksm_unshare_in(sharer, find_mergeable_vma(mm, sharer->address), unshared);
+	mmap_read_unlock(mm);
 	return err;
+}
+
+/*
+ * Un-merges what became a merged page, but was filed nowhere. That waits for who has the
+ * mmap_lock, and for memory in the process's cgroup: without ksm_thread_mutex, as ksmd holds no
+ * page. Returns whether it has to go on.
+ */
+static bool nuksm_break_asked(void)
+{
+	if (!nuksm_nr_breaks)
+		return true;
+	mutex_unlock(&ksm_thread_mutex);
+	while (nuksm_nr_breaks) {
+		struct nuksm_break asked = nuksm_breaks[--nuksm_nr_breaks];
+		struct vm_area_struct *vma;
+
+		/* Who ends need not wait for ksmd: nothing of it may be listed any more */
+		if (mmget_not_zero(asked.mm)) {
+			mmap_read_lock(asked.mm);
+			vma = find_mergeable_vma(asked.mm, asked.address);
+			if (vma)
+				nuksm_break_ksm(vma, asked.address);
+			mmap_read_unlock(asked.mm);
+			mmput_async(asked.mm);
+		}
+		mmdrop(asked.mm);
+	}
+	mutex_lock(&ksm_thread_mutex);
+	wait_while_offlining();
+	return ksm_run & KSM_RUN_MERGE;
 }
 
 #endif /* CONFIG_NUKSM */

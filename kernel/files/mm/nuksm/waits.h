@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How ksmd waits for the mmap_lock of a process: without ksm_thread_mutex, or not at all. Who
- * keeps his own, or a lock that others have to wait for who have his, would else stop looks
- * and whoever writes to sysfs, and for as long as he likes.
+ * How ksmd waits for what tenants have: without ksm_thread_mutex, or not at all. Who keeps his
+ * mmap_lock, the lock of a page, or one that others have to wait for who have these, would else
+ * stop looks and whoever writes to sysfs, and for as long as he likes.
  *
  * Included by mm/ksm.c, whose types and locks are private to it. All of it runs under
  * ksm_thread_mutex, but where it is said to be let go.
@@ -24,7 +24,7 @@ static bool nuksm_lock_mm(struct mm_struct *mm)
 	return mmap_read_trylock(mm);
 }
 
-/* ksmd is at a process. Returns whether it is locked; if not, nuksm_wait_to_scan(). */
+/* ksmd is at a process. Returns whether it is locked; if not, nuksm_has_waited(). */
 static bool nuksm_lock_to_scan(struct mm_struct *mm)
 {
 	if (nuksm_has_locked == mm) {
@@ -39,16 +39,17 @@ static bool nuksm_lock_to_scan(struct mm_struct *mm)
 }
 
 /*
- * Waits in line, as whoever locks a process for writing all the time has to let ksmd in; with
- * the lock, others are not waited for, who may wait for it. Lets go of ksm_thread_mutex
- * meanwhile: ksmd holds no page, and nothing else is locked. Returns whether it has to go on.
+ * ksmd found no page. Was that because a process could not be locked? Waits for it in line, as
+ * whoever locks it for writing all the time has to let ksmd in; with the lock, others are not
+ * waited for, who may wait for it. Lets go of ksm_thread_mutex meanwhile: ksmd holds no page,
+ * and nothing else is locked. Returns whether it has to go on where it was.
  */
-static bool nuksm_wait_to_scan(void)
+static bool nuksm_has_waited(void)
 {
 	struct mm_struct *mm = nuksm_waits_for;
 
 	if (!mm)
-		return true;
+		return false;
 	nuksm_waits_for = NULL;
 	mutex_unlock(&ksm_thread_mutex);
 	mmap_read_lock(mm);
@@ -66,6 +67,66 @@ static bool nuksm_wait_to_scan(void)
 	return ksm_run & KSM_RUN_MERGE;
 }
 
+/*
+ * To take an item out of a merged page's list takes the lock of that page, which who moves or
+ * reclaims it has while he waits for others. Threads of the kernel do not wait for him: the item
+ * stays where it is for now. Who un-merges all does.
+ */
+#define nuksm_removal() \
+	(current->flags & PF_KTHREAD ? KSM_GET_FOLIO_TRYLOCK : KSM_GET_FOLIO_LOCK)
+
+/* Has an item stayed since this was last looked at? */
+static bool nuksm_item_stays;
+
+/* Has somebody the lock of the page that an item was to be taken from? */
+static bool nuksm_is_busy(const struct folio *folio)
+{
+	if (!IS_ERR(folio))
+		return false;
+	nuksm_item_stays = true;
+	return true;
+}
+
+/* An item was to be freed. Is it still filed? Then it stays in the process's list, too. */
+static bool nuksm_keeps_item(struct ksm_rmap_item ***rmap_list, struct ksm_rmap_item *rmap_item)
+{
+	if (!(rmap_item->address & STABLE_FLAG))
+		return false;
+	**rmap_list = rmap_item;
+	*rmap_list = &rmap_item->rmap_list;
+	return true;
+}
+
+/* A page that is merged now is to be filed, or the item that joins it. If it is not locked: */
+#define nuksm_lock_merged(page)	trylock_page(page)
+
+/**
+ * struct nuksm_break - a mapping of a page that became a merged one, but was filed nowhere
+ * @mm: whose it is; with a reference
+ * @address: where
+ */
+struct nuksm_break {
+	struct mm_struct *mm;
+	unsigned long address;
+};
+
+/* Those that the page has that ksmd is at: two at most. */
+static struct nuksm_break nuksm_breaks[2];
+static unsigned int nuksm_nr_breaks;
+
+/* It gets a page of its own by nuksm_break_asked(). Returns true. */
+static bool nuksm_break_later(struct mm_struct *mm, unsigned long address)
+{
+	if (WARN_ON_ONCE(nuksm_nr_breaks == ARRAY_SIZE(nuksm_breaks)))
+		return true;
+	mmgrab(mm);
+	nuksm_breaks[nuksm_nr_breaks++] = (struct nuksm_break) {
+		.mm = mm,
+		.address = address & PAGE_MASK,
+	};
+	return true;
+}
+
 #else /* !CONFIG_NUKSM */
 
 static inline bool nuksm_lock_mm(struct mm_struct *mm)
@@ -79,6 +140,11 @@ static inline bool nuksm_lock_to_scan(struct mm_struct *mm)
 	mmap_read_lock(mm);
 	return true;
 }
+
+#define nuksm_removal()		KSM_GET_FOLIO_LOCK
+
+/* No function: the compiler would make other code of stock's. */
+#define nuksm_lock_merged(page)	(lock_page(page), true)
 
 #endif /* CONFIG_NUKSM */
 #endif /* _MM_NUKSM_WAITS_H */

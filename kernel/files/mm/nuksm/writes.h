@@ -229,6 +229,9 @@ static bool nuksm_is_first_sight(void)
 static bool nuksm_may_be_skipped(struct ksm_rmap_item *rmap_item,
 				 struct page *page)
 {
+	/* One that could not be taken from its page has no age */
+	if (rmap_item->address & STABLE_FLAG)
+		return false;
 	return !nuksm_tracks_writes() ||
 	       ((nuksm_writing.now == NUKSM_WRITTEN ||
 		 nuksm_writing.before == NUKSM_UNWRITTEN) &&
