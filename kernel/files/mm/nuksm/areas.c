@@ -128,7 +128,7 @@ void nuksm_put_anon_vma(struct anon_vma *anon_vma)
 
 	if (atomic_add_unless(&anon_vma->refcount, -1, 1))
 		return;
-	last = kmalloc(sizeof(*last), GFP_NOWAIT | __GFP_NOWARN);
+	last = kmalloc_obj(*last, GFP_NOWAIT | __GFP_NOWARN);
 	if (!last) {
 		put_anon_vma(anon_vma);
 		return;

@@ -24,7 +24,8 @@ void nuksm_put_anon_vma(struct anon_vma *anon_vma);
 
 /* No functions: the compiler would make other code of stock's. */
 #define nuksm_split(page)			split_huge_page(page)
-#define nuksm_lock_to_split(anon_vma, folio)	(anon_vma_lock_write(anon_vma), true)
+#define nuksm_lock_to_split(anon_vma, folio) \
+	(anon_vma_lock_write(anon_vma), (void)(folio), true)
 #define nuksm_put_anon_vma(anon_vma)		put_anon_vma(anon_vma)
 
 #endif /* CONFIG_NUKSM */

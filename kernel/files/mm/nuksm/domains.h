@@ -100,14 +100,15 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 static void nuksm_end_visit(struct mm_struct *mm)
 {
 	struct nuksm_membership *membership = &mm->nuksm_membership;
+	bool stays = nuksm_item_stays;
 
+	nuksm_item_stays = false;
 	if (nuksm_stay.waits || ksm_test_exit(mm))
 		return;
 	ksm_scan.mm_slot->kept_from = nuksm_stay.first;
 	ksm_scan.mm_slot->kept_to = nuksm_stay.last;
-	if (!nuksm_stay.kept && !nuksm_item_stays)
+	if (!nuksm_stay.kept && !stays)
 		membership->leaves = false;
-	nuksm_item_stays = false;
 	if (!nuksm_stay.files) {
 		membership->domain = nuksm_stay.domain;
 		membership->known = true;

@@ -28,6 +28,9 @@ struct mempolicy;
 #define NUKSM(x)	(x)
 #define DO_NUKSM(x)	(x)
 
+/* For what stock's does where nuKSM does something else. */
+#define DO_STOCK(...)	((void)0)
+
 /* For members that are never used at once, where KSM has room for each of them. */
 #define NUKSM_UNION	union
 
@@ -208,6 +211,7 @@ int ksm_reindex(enum nuksm_setting setting, u32 value);
 
 #define NUKSM(...)	(0)
 #define DO_NUKSM(...)	((void)0)
+#define DO_STOCK(x)	(x)
 #define NUKSM_UNION	struct
 
 static inline int nuksm_nr_roots(int nids)

@@ -97,9 +97,6 @@ static bool nuksm_keeps_item(struct ksm_rmap_item ***rmap_list, struct ksm_rmap_
 	return true;
 }
 
-/* A page that is merged now is to be filed, or the item that joins it. If it is not locked: */
-#define nuksm_lock_merged(page)	trylock_page(page)
-
 /**
  * struct nuksm_break - a mapping of a page that became a merged one, but was filed nowhere
  * @mm: whose it is; with a reference
@@ -142,9 +139,6 @@ static inline bool nuksm_lock_to_scan(struct mm_struct *mm)
 }
 
 #define nuksm_removal()		KSM_GET_FOLIO_LOCK
-
-/* No function: the compiler would make other code of stock's. */
-#define nuksm_lock_merged(page)	(lock_page(page), true)
 
 #endif /* CONFIG_NUKSM */
 #endif /* _MM_NUKSM_WAITS_H */
