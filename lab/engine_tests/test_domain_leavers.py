@@ -16,6 +16,7 @@ from nuksmlab.area import address_of
 from nuksmlab.domains import Group, group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import FAST, Ksm, process_stat
+from nuksmlab.processes import merged_kib
 from nuksmlab.puppet import fork_and_wait, puppet
 
 PAGES = 64
@@ -47,12 +48,6 @@ def area_of(first: int, mergeable: bool = True) -> mmap.mmap:
 
 def frames(pid: int, area: mmap.mmap) -> set[int]:
     return set(model.frames(pid, address_of(area), PAGES))
-
-
-def merged_kib(pid: int) -> int:
-    """What of its memory is merged, whether ksmd comes there or not."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("KSM:"))
 
 
 @pytest.mark.windows  # the kernel that has them tells which item is in which tree

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from nuksmlab.fuzz import model
 from nuksmlab.ksm import FAST, Ksm, process_stat
+from nuksmlab.processes import merged_kib
 from nuksmlab.tenant import StartTenant, lend
 
 
@@ -31,3 +33,22 @@ def test_who_holds_pages_does_not_keep_others_from_merging(
         assert process_stat(holder.pid)["ksm_merging_pages"] == 0
     finally:
         os.close(pipe)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_who_is_equal_to_held_pages_has_his_own_until_they_are_given_back(
+    ksm: Ksm, start: StartTenant, tmp_path: Path, place: int
+) -> None:
+    """What was merged in vain is as it was: others can move it, or merge it."""
+    tenants = [start(f"vm-{number}", mib=1) for number in range(2)]
+    holder, equal = tenants[place], tenants[1 - place]
+    pipe = lend(holder, tmp_path / "pipe")
+    try:
+        for _ in range(4):
+            ksm.scan_once()
+        assert ksm.merged() == 0
+        assert merged_kib(equal.pid) == 0
+    finally:
+        os.close(pipe)
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    model.check_intact(tenants)

@@ -161,6 +161,15 @@ def test_who_is_long_to_find_keeps_no_pages(
     assert all(tenant.bad_pages() == 0 for tenant in [*first, last])
 
 
+@pytest.fixture
+def twins(ksm: Ksm, start: StartTenant) -> Iterator[list[Tenant]]:
+    """Two on different nodes, merged; what is in them has to last."""
+    twins = [start(f"vm-{node}", node, mib=MIB) for node in (1, 0)]
+    merge(ksm, twins)
+    yield twins
+    model.check_intact(twin for twin in twins if twin.process.poll() is None)
+
+
 @contextmanager
 def lock_of_areas(
     ksm: Ksm, first: Tenant, last: Tenant
@@ -204,36 +213,31 @@ def is_waiting(task: Path) -> bool:
     return ") D " in (task / "stat").read_text()
 
 
-def test_who_has_the_lock_of_areas_stops_nobody(ksm: Ksm, start: StartTenant) -> None:
+def test_who_has_the_lock_of_areas_stops_nobody(ksm: Ksm, twins: list[Tenant]) -> None:
     """Where pages are to be moved, or taken apart as they cannot be."""
-    first, last = (start(f"vm-{node}", node, mib=MIB) for node in (1, 0))
-    merge(ksm, [first, last])
+    first, last = twins
     with lock_of_areas(ksm, first, last) as begin:
         begin()
         nobody_waits(ksm)
-    model.check_intact([first, last])
 
 
 def test_who_has_the_lock_of_a_huge_page_stops_nobody(
-    ksm: Ksm, start: StartTenant
+    ksm: Ksm, twins: list[Tenant]
 ) -> None:
     """It is to be split, to be merged."""
-    first, last = (start(f"vm-{node}", node, mib=MIB) for node in (1, 0))
-    merge(ksm, [first, last])
+    first, last = twins
     with lock_of_areas(ksm, first, last) as begin:
         if not first.command("split collapse")["huge"]:
             pytest.skip("the parent has no huge page")
         begin()
         nobody_waits(ksm)
-    model.check_intact([first, last])
 
 
 def test_who_has_the_lock_of_who_ended_stops_nobody(
-    ksm: Ksm, start: StartTenant
+    ksm: Ksm, twins: list[Tenant]
 ) -> None:
     """A fork has ended: what is left of its areas goes with its last merged page."""
-    first, last = (start(f"vm-{node}", node, mib=MIB) for node in (1, 0))
-    merge(ksm, [first, last])
+    first, last = twins
     fork = first.command("split stay")["child"]
     ksm.wait_scans(SCANS)
     assert process_stat(fork)["ksm_merging_pages"] == first.equal_pages
@@ -243,33 +247,53 @@ def test_who_has_the_lock_of_who_ended_stops_nobody(
         wait.until(lambda: ") Z " in stat.read_text(), stat.read_text)
         begin()
         nobody_waits(ksm)
-    model.check_intact([first, last])
 
 
-def test_who_has_a_page_locked_stops_nobody(ksm: Ksm, start: StartTenant) -> None:
-    """Who moves it waits for the lock of areas; another one shares it no more."""
-    first, last = (start(f"vm-{node}", node, mib=MIB) for node in (1, 0))
-    merge(ksm, [first, last])
+def rewrite(tenant: Tenant) -> None:
+    tenant.command(f"write {tenant.equal_pages}")
+    tenant.command("restore")
+
+
+@pytest.mark.parametrize("leave", [rewrite, Tenant.quit])
+def test_who_has_a_page_locked_stops_nobody(
+    ksm: Ksm, twins: list[Tenant], leave: Callable[[Tenant], None]
+) -> None:
+    """Who moves it waits for the lock of areas; another one shares it no more.
+
+    What was kept for that is given back when the page is no longer locked.
+    """
+    first, last = twins
     with lock_of_areas(ksm, first, last) as begin:
         begin()
-        node = 0 if last.share_on(0) > 1 / 2 else 1
-        last.command(f"write {last.equal_pages}")
-        last.command("restore")
+        starts = [int(twin.facts["equal_at"], 16) for twin in twins]
+        first_has, last_has = (
+            model.frames(twin.pid, start, twin.equal_pages)
+            for twin, start in zip(twins, starts, strict=True)
+        )
+        shared = [a == b for a, b in zip(first_has, last_has, strict=True)].index(True)
+        node = first.equal_pages_nodes()[shared]
+        leave(last)
         mover = threading.Thread(
-            target=stress.migrate, args=(first.pid, node, 1 - node)
+            target=stress.move_page,
+            args=(first.pid, starts[0] + shared * model.PAGE, 1 - node),
         )
         mover.start()
         task = Path(f"/proc/self/task/{mover.native_id}")
-        wait.until(lambda: is_waiting(task), lambda: "nobody moves pages")
+        stack = task / "stack"
+        wait.until(lambda: "rmap_walk_ksm" in stack.read_text(), stack.read_text)
         nobody_waits(ksm)
     mover.join()
-    model.check_intact([first, last])
+    ksm.start()
+    ksm.wait_scans(SCANS)
+    ksm.stop()
+    stay = [tenant.pid for tenant in twins if tenant.process.poll() is None]
+    have = sum(process_stat(pid)["ksm_merging_pages"] for pid in stay)
+    assert ksm.merged() == have
 
 
-def test_who_keeps_his_mmap_lock_stops_no_looks(ksm: Ksm, start: StartTenant) -> None:
+def test_who_keeps_his_mmap_lock_stops_no_looks(ksm: Ksm, twins: list[Tenant]) -> None:
     """He waits for the lock of areas, too; ksmd waits for him, but others do not."""
-    first, last = (start(f"vm-{node}", node, mib=MIB) for node in (1, 0))
-    merge(ksm, [first, last])
+    first, last = twins
     ksmd = Path(f"/proc/{processes.pid_of('ksmd')}")
     with lock_of_areas(ksm, first, last) as begin:
         begin()
@@ -280,7 +304,6 @@ def test_who_keeps_his_mmap_lock_stops_no_looks(ksm: Ksm, start: StartTenant) ->
             look(ksm)
         ksm.stop()
     first.receive()
-    model.check_intact([first, last])
 
 
 def test_what_others_moved_goes_back(ksm: Ksm, start: StartTenant) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Finding a process by its name."""
+"""Finding a process by its name, and what of its memory is merged."""
 
 from pathlib import Path
 
@@ -13,3 +13,9 @@ def pid_of(name: str) -> int:
         if found == name:
             return int(comm.parent.name)
     raise ProcessLookupError(f"no process is called {name}")
+
+
+def merged_kib(pid: int) -> int:
+    """What of its memory is merged, whether ksmd comes there or not."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("KSM:"))

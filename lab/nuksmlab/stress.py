@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nuksmlab import processes, wait
+from nuksmlab import numa, processes, wait
 
 DEBUGFS = Path("/sys/kernel/debug")
 CGROUPS = Path("/sys/fs/cgroup")
@@ -20,6 +20,7 @@ FAULT_PERCENT = 5
 OFFLINE_SECONDS = 10.0
 OFFLINE_REFUSED = re.compile("busy|Invalid")  # in use, or with holes in it
 MIGRATE_PAGES = 256  # the system call's number on x86-64
+MOVE_ALL = 1 << 2  # of move_pages(2): also what others have, too
 
 
 def put(path: Path, value: str | int) -> None:
@@ -131,10 +132,20 @@ def cpuset(name: str, pid: int) -> Iterator[Path]:
 
 def migrate(pid: int, source: int, target: int) -> None:
     """Asks the kernel to move all of a process's pages to another node."""
-    libc = ctypes.CDLL(None, use_errno=True)
     masks = [ctypes.c_ulong(1 << node) for node in (source, target)]
     bits = 8 * ctypes.sizeof(ctypes.c_ulong) + 1
-    if libc.syscall(MIGRATE_PAGES, pid, bits, *map(ctypes.byref, masks)) < 0:
+    _call(MIGRATE_PAGES, pid, bits, *map(ctypes.byref, masks))
+
+
+def move_page(pid: int, address: int, node: int) -> None:
+    """The same of one page, whoever else has it."""
+    place, to, status = ctypes.c_void_p(address), ctypes.c_int(node), ctypes.c_int()
+    _call(numa.MOVE_PAGES, pid, 1, *map(ctypes.byref, (place, to, status)), MOVE_ALL)
+
+
+def _call(number: int, *arguments: object) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(number, *arguments) < 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
 
