@@ -11,6 +11,11 @@ from nuksmlab.ksm import FAST, Ksm, process_stat
 from nuksmlab.processes import merged_kib
 from nuksmlab.tenant import StartTenant, lend
 
+# Where more than these may have a page, that is not split.
+MOST_AREAS = 4096
+# Room for a huge page, and what it has of others.
+HUGE_MIB, HUGE_PAGES = 4, 512
+
 
 # Without placement who is scanned is tried first, and copied in vain each time: a page
 # that waits on a CPU's list then, the last few of a tenant's, is not merged.
@@ -52,3 +57,25 @@ def test_who_is_equal_to_held_pages_has_his_own_until_they_are_given_back(
         os.close(pipe)
     ksm.merge(sum(tenant.equal_pages for tenant in tenants))
     model.check_intact(tenants)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_who_has_a_huge_page_that_is_not_split_does_not_keep_others_from_merging(
+    ksm: Ksm, start: StartTenant, place: int
+) -> None:
+    """There are too many areas in which that could be mapped."""
+    tenants = [start(f"vm-{number}", mib=HUGE_MIB) for number in range(3)]
+    holder = tenants.pop(place)
+    holder.command(f"stack {MOST_AREAS + 1}")
+    if not holder.command("split collapse")["huge"]:
+        pytest.skip("this kernel has no huge pages")
+    ksm.set_speed(FAST)
+    ksm.start()
+    ksm.wait_scans(4)
+    for tenant in tenants:
+        merged = process_stat(tenant.pid)["ksm_merging_pages"]
+        assert merged == tenant.equal_pages
+    merged = process_stat(holder.pid)["ksm_merging_pages"]
+    assert merged == holder.equal_pages - HUGE_PAGES
+    ksm.stop()
+    model.check_intact([holder, *tenants])

@@ -16,6 +16,13 @@
 /* Who splits a page for nuksm_split(), under ksm_thread_mutex. */
 static struct task_struct *nuksm_splitter;
 
+/*
+ * The huge page that had too many areas last, and the time of it: ksmd comes by its other parts
+ * next, and does not count again for each of them.
+ */
+static const struct folio *nuksm_refused;
+static unsigned long nuksm_refused_at;
+
 /**
  * nuksm_split - split a huge page that is to be merged
  * @page: a part of it
@@ -33,6 +40,10 @@ int nuksm_split(struct page *page)
 
 	if (!anon_vma)
 		return -EBUSY;
+	if (page_folio(page) == nuksm_refused && time_before(jiffies, nuksm_refused_at + HZ)) {
+		nuksm_put_anon_vma(anon_vma);
+		return -EBUSY;
+	}
 	WRITE_ONCE(nuksm_splitter, current);
 	err = split_huge_page(page);
 	WRITE_ONCE(nuksm_splitter, NULL);
@@ -73,6 +84,8 @@ bool nuksm_lock_to_split(struct anon_vma *anon_vma, struct folio *folio)
 		return false;
 	if (!has_many_areas(anon_vma, folio))
 		return true;
+	nuksm_refused = folio;
+	nuksm_refused_at = jiffies;
 	anon_vma_unlock_write(anon_vma);
 	return false;
 }

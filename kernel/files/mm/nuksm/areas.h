@@ -11,7 +11,10 @@ struct anon_vma;
 struct folio;
 struct page;
 
-/* Where more than these may have a page, that is neither moved nor split. */
+/*
+ * Where more than these may have a page, that is not split; nor moved, unless there are many
+ * sharers, and none has more of them than others.
+ */
 #define NUKSM_MOST_AREAS	4096
 
 #ifdef CONFIG_NUKSM

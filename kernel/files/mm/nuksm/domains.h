@@ -81,6 +81,7 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 		.first = ULONG_MAX,
 	};
 	ksm_scan.domain = domain;
+	nuksm_stayed = (struct nuksm_stayed) { .first = ULONG_MAX };
 	if (!nuksm_stay.files && !nuksm_stay.waits && !membership->leaves) {
 		membership->left = membership->domain;
 		membership->leaves = true;
@@ -100,14 +101,16 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 static void nuksm_end_visit(struct mm_struct *mm)
 {
 	struct nuksm_membership *membership = &mm->nuksm_membership;
-	bool stays = nuksm_item_stays;
 
-	nuksm_item_stays = false;
 	if (nuksm_stay.waits || ksm_test_exit(mm))
 		return;
+	if (nuksm_stayed.first <= nuksm_stayed.last) {
+		nuksm_keep(nuksm_stayed.first);
+		nuksm_keep(nuksm_stayed.last);
+	}
 	ksm_scan.mm_slot->kept_from = nuksm_stay.first;
 	ksm_scan.mm_slot->kept_to = nuksm_stay.last;
-	if (!nuksm_stay.kept && !stays)
+	if (!nuksm_stay.kept)
 		membership->leaves = false;
 	if (!nuksm_stay.files) {
 		membership->domain = nuksm_stay.domain;

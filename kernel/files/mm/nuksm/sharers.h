@@ -97,6 +97,30 @@ static void nuksm_add_sharer(const struct ksm_rmap_item *rmap_item, u8 heat)
 #define NUKSM_CHOSEN_FOR_NOW	(U32_MAX - 1)
 static u32 nuksm_chosen_lot = NUKSM_NOT_CHOSEN;
 
+/* A huge page that is to be merged is split. Is @page a part of none now? */
+static bool nuksm_is_small(struct page *page)
+{
+	bool is_small;
+
+	if (!folio_test_large(page_folio(page)))
+		return true;
+	if (!trylock_page(page))
+		return false;
+	is_small = !folio_test_large(page_folio(page)) || !nuksm_split(page);
+	unlock_page(page);
+	return is_small;
+}
+
+/*
+ * Two pages are about to become one. That takes both, so neither becomes a merged page if the
+ * other cannot be split. Of two parts of one huge page stock finds out.
+ */
+static bool nuksm_are_small(struct page *page, struct page *tree_page)
+{
+	return page_folio(page) == page_folio(tree_page) ||
+	       (nuksm_is_small(tree_page) && nuksm_is_small(page));
+}
+
 /*
  * Two pages are about to become one: should that be the page scanned now, as
  * in stock KSM, or the one that was in the unstable tree?
@@ -159,11 +183,13 @@ static bool nuksm_keeps_other(void)
 ({										\
 	struct ksm_rmap_item *_item = (item), *_tree_item = (tree_item);	\
 	struct page *_scanned = (scanned), *_filed = (filed);			\
-	typeof(try_to_merge_two_pages(_item, _scanned, _tree_item, _filed)) _kept; \
+	typeof(try_to_merge_two_pages(_item, _scanned, _tree_item, _filed)) _kept = NULL; \
+	bool _small = nuksm_are_small(_scanned, _filed);			\
 	bool _keeps = nuksm_keeps_scanned(_item, _scanned, _tree_item, _filed);	\
 										\
 	nuksm_gives_way = false;						\
-	_kept = _keeps ?							\
+	if (_small)								\
+		_kept = _keeps ?						\
 		try_to_merge_two_pages(_item, _scanned, _tree_item, _filed) :	\
 		try_to_merge_two_pages(_tree_item, _filed, _item, _scanned);	\
 	if (!_kept && nuksm_keeps_other())					\

@@ -129,20 +129,16 @@ static bool nuksm_unstable_is_stale(struct ksm_rmap_item *tree_rmap_item,
 }
 
 /*
- * Takes an item of the unstable tree whose page is gone or changed out of it.
- * There may be others of its checksum behind it: the search begins again, so
- * often at most.
+ * Takes an item of the unstable tree whose page is gone, changed, or cannot be asked for as
+ * somebody has the lock of its process, out of it. There may be others of its checksum behind
+ * it: the search begins again, so often at most.
  *
- * Returns whether it shall. It shall not where contents decide, as nothing says
- * what is stale there.
+ * Returns whether it shall.
  */
 #define NUKSM_MOST_DROPS	16
 
 static bool nuksm_unstable_drop(struct ksm_rmap_item *stale, int *drops)
 {
-	if (!nuksm_by_checksum())
-		return false;
-
 	nuksm_window(NUKSM_WINDOW_STALE);
 	remove_rmap_item_from_tree(stale);
 	nuksm_count(&nuksm_stats.replaced, 1);
@@ -151,17 +147,18 @@ static bool nuksm_unstable_drop(struct ksm_rmap_item *stale, int *drops)
 
 /*
  * @page was not merged with the page of the unstable tree that it equals. If that is
- * because somebody holds that one, @page takes its place there: or who holds a
- * page would keep all others from finding each other.
+ * because somebody holds that one, or it could not be split, @page takes its place there: or
+ * who has such a page would keep all others from finding each other.
  */
 static void nuksm_file_instead(struct ksm_rmap_item *rmap_item, struct page *page,
 			       struct ksm_rmap_item *tree_rmap_item,
 			       struct page *tree_page)
 {
+	struct folio *folio = page_folio(tree_page);
 	struct page *other;
 
-	if (!nuksm_by_checksum() || !nuksm_is_held(page_folio(tree_page)) ||
-	    nuksm_is_held(page_folio(page)))
+	if (!nuksm_by_checksum() || nuksm_is_held(page_folio(page)) ||
+	    !(nuksm_is_held(folio) || folio_test_large(folio)))
 		return;
 	remove_rmap_item_from_tree(tree_rmap_item);
 	nuksm_count(&nuksm_stats.replaced, 1);

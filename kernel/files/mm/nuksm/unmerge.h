@@ -234,13 +234,41 @@ static int __maybe_unused nuksm_unshare(struct ksm_rmap_item *sharer, unsigned l
 }
 
 /*
- * Un-merges what became a merged page, but was filed nowhere. That waits for who has the
- * mmap_lock, and for memory in the process's cgroup: without ksm_thread_mutex, as ksmd holds no
- * page. Returns whether it has to go on.
+ * Un-merges what became a merged page, but was filed nowhere, where the process had its own.
+ * Returns whether nobody has to be waited for; nor is he if the page's memory has failed.
+ */
+static bool nuksm_try_to_break(const struct nuksm_break *asked)
+{
+	struct vm_area_struct *vma;
+	int err = 0;
+
+	if (!nuksm_lock_mm(asked->mm))
+		return false;
+	vma = find_mergeable_vma(asked->mm, asked->address);
+	nuksm_prefer_node(asked->home);
+	if (vma)
+		err = nuksm_unmap_merged(vma, asked->address);
+	nuksm_prefer_node(NUMA_NO_NODE);
+	mmap_read_unlock(asked->mm);
+	return err >= 0 || err == -EHWPOISON;
+}
+
+/*
+ * Un-merges all such pages. To wait for who has the mmap_lock, and for memory in the process's
+ * cgroup, ksm_thread_mutex is let go of, as ksmd holds no page. Returns whether it has to go on.
  */
 static bool nuksm_break_asked(void)
 {
-	if (!nuksm_nr_breaks)
+	unsigned int i, left = 0;
+
+	for (i = 0; i < nuksm_nr_breaks; i++) {
+		if (nuksm_try_to_break(&nuksm_breaks[i]))
+			mmdrop(nuksm_breaks[i].mm);
+		else
+			nuksm_breaks[left++] = nuksm_breaks[i];
+	}
+	nuksm_nr_breaks = left;
+	if (!left)
 		return true;
 	mutex_unlock(&ksm_thread_mutex);
 	while (nuksm_nr_breaks) {
@@ -251,7 +279,7 @@ static bool nuksm_break_asked(void)
 		if (mmget_not_zero(asked.mm)) {
 			mmap_read_lock(asked.mm);
 			vma = find_mergeable_vma(asked.mm, asked.address);
-			if (vma)
+			if (vma && nuksm_has_payer(asked.mm))
 				nuksm_break_ksm(vma, asked.address);
 			mmap_read_unlock(asked.mm);
 			mmput_async(asked.mm);

@@ -70,20 +70,34 @@ static bool nuksm_has_waited(void)
 /*
  * To take an item out of a merged page's list takes the lock of that page, which who moves or
  * reclaims it has while he waits for others. Threads of the kernel do not wait for him: the item
- * stays where it is for now. Who un-merges all does.
+ * stays where it is for now. Who un-merges all does, and so does who takes the trees apart, when
+ * nobody shares anything any more.
  */
 #define nuksm_removal() \
 	(current->flags & PF_KTHREAD ? KSM_GET_FOLIO_TRYLOCK : KSM_GET_FOLIO_LOCK)
 
-/* Has an item stayed since this was last looked at? */
-static bool nuksm_item_stays;
+/**
+ * struct nuksm_stayed - what stayed that the process that ksmd is at has in another domain
+ * @first: the first address
+ * @last: the last one
+ */
+static struct nuksm_stayed {
+	unsigned long first;
+	unsigned long last;
+} nuksm_stayed;
 
 /* Has somebody the lock of the page that an item was to be taken from? */
-static bool nuksm_is_busy(const struct folio *folio)
+static bool nuksm_is_busy(const struct folio *folio, const struct ksm_rmap_item *rmap_item)
 {
+	unsigned long address = rmap_item->address & PAGE_MASK;
+
 	if (!IS_ERR(folio))
 		return false;
-	nuksm_item_stays = true;
+	if (rmap_item->mm == ksm_scan.mm_slot->slot.mm &&
+	    rmap_item->head->domain != ksm_scan.domain) {
+		nuksm_stayed.first = min(nuksm_stayed.first, address);
+		nuksm_stayed.last = max(nuksm_stayed.last, address);
+	}
 	return true;
 }
 
@@ -101,10 +115,12 @@ static bool nuksm_keeps_item(struct ksm_rmap_item ***rmap_list, struct ksm_rmap_
  * struct nuksm_break - a mapping of a page that became a merged one, but was filed nowhere
  * @mm: whose it is; with a reference
  * @address: where
+ * @home: the node on which the process had its own page
  */
 struct nuksm_break {
 	struct mm_struct *mm;
 	unsigned long address;
+	int home;
 };
 
 /* Those that the page has that ksmd is at: two at most. */
@@ -112,14 +128,17 @@ static struct nuksm_break nuksm_breaks[2];
 static unsigned int nuksm_nr_breaks;
 
 /* It gets a page of its own by nuksm_break_asked(). Returns true. */
-static bool nuksm_break_later(struct mm_struct *mm, unsigned long address)
+static bool nuksm_break_later(const struct ksm_rmap_item *rmap_item)
 {
 	if (WARN_ON_ONCE(nuksm_nr_breaks == ARRAY_SIZE(nuksm_breaks)))
 		return true;
-	mmgrab(mm);
+	mmgrab(rmap_item->mm);
 	nuksm_breaks[nuksm_nr_breaks++] = (struct nuksm_break) {
-		.mm = mm,
-		.address = address & PAGE_MASK,
+		.mm = rmap_item->mm,
+		.address = rmap_item->address & PAGE_MASK,
+#ifdef CONFIG_NUKSM_PLACEMENT
+		.home = rmap_item->home,
+#endif
 	};
 	return true;
 }
