@@ -292,6 +292,8 @@ static bool nuksm_unshare_slot(struct vm_area_struct *vma, unsigned long address
 	if (nuksm_paused)
 		return false;
 	nuksm_prefer_node(nuksm_settled_on(vma->vm_mm));
+	/* What is read waits in this CPU's batch, and is to be dropped from there */
+	migrate_disable();
 	if (!folio && nuksm_has_room(vma->vm_mm))
 		folio = nuksm_get_swapped(vma, address, softleaf_from_pte(nuksm_stop.pte));
 	if (folio && folio_trylock(folio)) {
@@ -307,6 +309,7 @@ static bool nuksm_unshare_slot(struct vm_area_struct *vma, unsigned long address
 		folio_mark_accessed(folio);
 	if (folio)
 		folio_put(folio);
+	migrate_enable();
 	nuksm_take_back();
 	nuksm_prefer_node(NUMA_NO_NODE);
 	if (unshared < 0)
