@@ -5,7 +5,8 @@ The command gets a session of its own, with `python -m nuksmlab.guard` as its fi
 process, which has a pipe from the starter as standard input. At the pipe's end, also
 when the starter was killed, everything that descends from the guard gets SIGTERM, and
 what is still there after the time it was granted SIGKILL; so does what the command
-leaves behind. Another session is no way out, and User-Mode Linux takes one.
+leaves behind. Another session is no way out, and User-Mode Linux takes one. Its
+temporary files are in a directory of their own, which goes then, too.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -143,12 +145,17 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # handled, so that the command has none
     adopt()
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    signal.signal(signal.SIGCHLD, lambda *_: reap(child.pid))
-    handle = os.pidfd_open(child.pid)
-    ended, _, _ = select.select([handle, sys.stdin], [], [])
-    end_all(0.0 if handle in ended else grace)
-    status = child.wait()
+    # What root of a user namespace has made there may stay
+    with tempfile.TemporaryDirectory(
+        prefix="nuksm-", ignore_cleanup_errors=True
+    ) as files:
+        known = {**os.environ, "TMPDIR": files}
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=known)
+        signal.signal(signal.SIGCHLD, lambda *_: reap(child.pid))
+        handle = os.pidfd_open(child.pid)
+        ended, _, _ = select.select([handle, sys.stdin], [], [])
+        end_all(0.0 if handle in ended else grace)
+        status = child.wait()
     return status if status >= 0 else 128 - status
 
 

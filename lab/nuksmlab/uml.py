@@ -46,6 +46,7 @@ def command_line(guest: Guest, output: Path) -> list[str]:
     # With several it runs processes by seccomp only, by ptrace else.
     several = [f"ncpus={guest.cpus}", "seccomp=on"] if guest.cpus > 1 else []
     return [
+        *("env", "-u", "TMPDIR"),  # its memory is a file there, else in /dev/shm
         str(guest.kernel),
         f"mem={guest.memory_mib}M",
         *several,

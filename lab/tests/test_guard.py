@@ -12,7 +12,7 @@ import pytest
 from nuksmlab import guard, wait
 
 # Starts a command under guard, and says when it runs; the command has a child in
-# another session, and tidies up when it is told to end.
+# another session, and a temporary file, and tidies up when it is told to end.
 STARTER = """
 import subprocess, sys, time
 from nuksmlab import guard
@@ -22,6 +22,7 @@ time.sleep(1000)
 """
 COMMAND = """
 trap 'sleep 0.3; echo >"{place}/tidied"; exit' TERM
+mktemp >"{place}/file"
 setsid sleep 1000 & echo $! $$ >"{place}/new"; mv "{place}/new" "{place}/pids"
 wait
 """
@@ -53,6 +54,8 @@ def test_it_ends_with_its_starter(
     for pid in map(int, pids.read_text().split()):
         wait.until(lambda pid=pid: is_gone(pid), lambda: "the end")  # type: ignore[misc]
     assert (tmp_path / "tidied").exists() == bool(grace)
+    file = Path((tmp_path / "file").read_text().strip())
+    wait.until(lambda: not file.parent.exists(), lambda: f"the end of {file}")
 
 
 def test_what_a_command_leaves_behind_is_ended(tmp_path: Path) -> None:
