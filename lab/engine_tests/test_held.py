@@ -1,20 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Who holds pages, so that they cannot be merged, keeps no others from merging."""
 
+import ctypes
+import mmap
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from nuksmlab import stress
+from nuksmlab.area import address_of, equal_to
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import FAST, Ksm, process_stat
 from nuksmlab.processes import merged_kib
-from nuksmlab.tenant import StartTenant, lend
+from nuksmlab.tenant import Spec, StartTenant, Tenant, lend
 
 # Where more than these may have a page, that is not split.
 MOST_AREAS = 4096
 # Room for a huge page, and what it has of others.
 HUGE_MIB, HUGE_PAGES = 4, 512
+# As long as these are protected by others, nobody else gets their process's lock.
+BAIT = 2 << 20
+VICTIM_MIB, VAIN_SCANS = 16, 100
 
 
 # Without placement who is scanned is tried first, and copied in vain each time: a page
@@ -60,10 +70,12 @@ def test_who_is_equal_to_held_pages_has_his_own_until_they_are_given_back(
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("index", ["checksum", "content"])
 def test_who_has_a_huge_page_that_is_not_split_does_not_keep_others_from_merging(
-    ksm: Ksm, start: StartTenant, place: int
+    ksm: Ksm, start: StartTenant, index: str, place: int
 ) -> None:
     """There are too many areas in which that could be mapped."""
+    ksm.write_text("index", index)
     tenants = [start(f"vm-{number}", mib=HUGE_MIB) for number in range(3)]
     holder = tenants.pop(place)
     holder.command(f"stack {MOST_AREAS + 1}")
@@ -79,3 +91,49 @@ def test_who_has_a_huge_page_that_is_not_split_does_not_keep_others_from_merging
     assert merged == holder.equal_pages - HUGE_PAGES
     ksm.stop()
     model.check_intact([holder, *tenants])
+
+
+@contextmanager
+def mmap_lock_by_turns() -> Iterator[None]:
+    """This process has it for writing as often as not."""
+    bait = mmap.mmap(-1, BAIT)
+    address, ends = ctypes.c_void_p(address_of(bait)), threading.Event()
+    libc = ctypes.CDLL(None)
+
+    def toggle() -> None:
+        bait[:] = bytes(BAIT)
+        while not ends.is_set():
+            for protection in (mmap.PROT_READ, mmap.PROT_READ | mmap.PROT_WRITE):
+                libc.mprotect(address, ctypes.c_size_t(BAIT), protection)
+
+    toggler = threading.Thread(target=toggle)
+    toggler.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        toggler.join()
+
+
+@pytest.mark.needs(nodes=2)
+def test_what_is_merged_in_vain_ends_nobody(ksm: Ksm) -> None:
+    """Its cgroup has no room for a copy, and nothing that could be reclaimed."""
+    stress.account_memory()
+    cgroup = stress.Cgroup("full")
+    try:
+        with Tenant(Spec("victim", 0, VICTIM_MIB), cgroup.prefix()) as victim:
+            area = equal_to(victim)
+            cgroup.settle()
+            cgroup.leave(0)
+            with mmap_lock_by_turns():
+                ksm.set_speed(FAST)
+                ksm.start()
+                ksm.wait_scans(VAIN_SCANS)
+            ksm.stop()
+            assert cgroup.oom_kills() == 0
+            cgroup.limit(None)
+            ksm.merge(2 * victim.equal_pages)
+            model.check_intact([victim])
+            area.close()
+    finally:
+        cgroup.end()

@@ -16,37 +16,54 @@
 /* Who splits a page for nuksm_split(), under ksm_thread_mutex. */
 static struct task_struct *nuksm_splitter;
 
+/* The areas that it took to learn whether there are too many. */
+static unsigned int nuksm_counted;
+
 /*
- * The huge page that had too many areas last, and the time of it: ksmd comes by its other parts
- * next, and does not count again for each of them.
+ * Who has the page pays for that, as nuksm_has_outsiders() says: each part of a huge page that
+ * is not split is tried again.
  */
-static const struct folio *nuksm_refused;
-static unsigned long nuksm_refused_at;
+static bool may_count(const struct mm_struct *mm)
+{
+#ifdef CONFIG_NUKSM_DOMAINS
+	return mm->nuksm_membership.areas > 0;
+#else
+	return true;
+#endif
+}
+
+static void pay(struct mm_struct *mm)
+{
+#ifdef CONFIG_NUKSM_DOMAINS
+	mm->nuksm_membership.areas -= nuksm_counted;
+#endif
+	nuksm_counted = 0;
+}
 
 /**
  * nuksm_split - split a huge page that is to be merged
  * @page: a part of it
+ * @mm: of a process that has it
  *
  * Context: its folio is locked; under ksm_thread_mutex.
  *
  * Return: 0 if it is split; -EBUSY if somebody holds it or has the lock of its areas, for which
- * it is not waited, or if there are too many of them; or another error.
+ * it is not waited, or if there are too many of them, or were too often; or another error.
  */
-int nuksm_split(struct page *page)
+int nuksm_split(struct page *page, struct mm_struct *mm)
 {
 	/* So that who splits has not the last reference to it */
 	struct anon_vma *anon_vma = folio_get_anon_vma(page_folio(page));
-	int err;
+	int err = -EBUSY;
 
 	if (!anon_vma)
 		return -EBUSY;
-	if (page_folio(page) == nuksm_refused && time_before(jiffies, nuksm_refused_at + HZ)) {
-		nuksm_put_anon_vma(anon_vma);
-		return -EBUSY;
+	if (may_count(mm)) {
+		WRITE_ONCE(nuksm_splitter, current);
+		err = split_huge_page(page);
+		WRITE_ONCE(nuksm_splitter, NULL);
+		pay(mm);
 	}
-	WRITE_ONCE(nuksm_splitter, current);
-	err = split_huge_page(page);
-	WRITE_ONCE(nuksm_splitter, NULL);
 	nuksm_put_anon_vma(anon_vma);
 	return err;
 }
@@ -56,10 +73,9 @@ static bool has_many_areas(struct anon_vma *anon_vma, struct folio *folio)
 {
 	unsigned long first = folio_pgoff(folio);
 	struct anon_vma_chain *vmac;
-	unsigned int areas = 0;
 
 	anon_rmap_tree_foreach(vmac, anon_vma, first, first + folio_nr_pages(folio) - 1) {
-		if (++areas > NUKSM_MOST_AREAS)
+		if (++nuksm_counted > NUKSM_MOST_AREAS)
 			return true;
 	}
 	return false;
@@ -84,8 +100,6 @@ bool nuksm_lock_to_split(struct anon_vma *anon_vma, struct folio *folio)
 		return false;
 	if (!has_many_areas(anon_vma, folio))
 		return true;
-	nuksm_refused = folio;
-	nuksm_refused_at = jiffies;
 	anon_vma_unlock_write(anon_vma);
 	return false;
 }

@@ -9,6 +9,7 @@
 
 struct anon_vma;
 struct folio;
+struct mm_struct;
 struct page;
 
 /*
@@ -19,14 +20,14 @@ struct page;
 
 #ifdef CONFIG_NUKSM
 
-int nuksm_split(struct page *page);
+int nuksm_split(struct page *page, struct mm_struct *mm);
 bool nuksm_lock_to_split(struct anon_vma *anon_vma, struct folio *folio);
 void nuksm_put_anon_vma(struct anon_vma *anon_vma);
 
 #else /* !CONFIG_NUKSM */
 
 /* No functions: the compiler would make other code of stock's. */
-#define nuksm_split(page)			split_huge_page(page)
+#define nuksm_split(page, mm)			((void)(mm), split_huge_page(page))
 #define nuksm_lock_to_split(anon_vma, folio) \
 	(anon_vma_lock_write(anon_vma), (void)(folio), true)
 #define nuksm_put_anon_vma(anon_vma)		put_anon_vma(anon_vma)

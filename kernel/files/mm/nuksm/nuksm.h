@@ -296,13 +296,6 @@ u64 nuksm_domain_of(struct mm_struct *mm);
 bool nuksm_is_settled(struct mm_struct *mm, u64 domain);
 bool nuksm_has_room(struct mm_struct *mm);
 void nuksm_want_room(struct mm_struct *mm);
-
-/* Does anybody pay for a page of the process's own? Not when its last thread has ended. */
-static inline bool nuksm_has_payer(struct mm_struct *mm)
-{
-	return rcu_access_pointer(mm->owner);
-}
-
 bool nuksm_payer_has_room(unsigned short id, struct mm_struct *mm);
 void nuksm_take_back(void);
 void nuksm_look_for_room(struct mm_struct *mm);
@@ -337,11 +330,6 @@ static inline bool nuksm_is_settled(struct mm_struct *mm, u64 domain)
 }
 
 static inline bool nuksm_has_room(struct mm_struct *mm)
-{
-	return true;
-}
-
-static inline bool nuksm_has_payer(struct mm_struct *mm)
 {
 	return true;
 }

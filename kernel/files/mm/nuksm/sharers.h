@@ -98,7 +98,7 @@ static void nuksm_add_sharer(const struct ksm_rmap_item *rmap_item, u8 heat)
 static u32 nuksm_chosen_lot = NUKSM_NOT_CHOSEN;
 
 /* A huge page that is to be merged is split. Is @page a part of none now? */
-static bool nuksm_is_small(struct page *page)
+static bool nuksm_is_small(const struct ksm_rmap_item *rmap_item, struct page *page)
 {
 	bool is_small;
 
@@ -106,7 +106,8 @@ static bool nuksm_is_small(struct page *page)
 		return true;
 	if (!trylock_page(page))
 		return false;
-	is_small = !folio_test_large(page_folio(page)) || !nuksm_split(page);
+	is_small = !folio_test_large(page_folio(page)) ||
+		   !nuksm_split(page, rmap_item->mm);
 	unlock_page(page);
 	return is_small;
 }
@@ -115,10 +116,12 @@ static bool nuksm_is_small(struct page *page)
  * Two pages are about to become one. That takes both, so neither becomes a merged page if the
  * other cannot be split. Of two parts of one huge page stock finds out.
  */
-static bool nuksm_are_small(struct page *page, struct page *tree_page)
+static bool nuksm_are_small(const struct ksm_rmap_item *rmap_item, struct page *page,
+			    const struct ksm_rmap_item *tree_rmap_item,
+			    struct page *tree_page)
 {
 	return page_folio(page) == page_folio(tree_page) ||
-	       (nuksm_is_small(tree_page) && nuksm_is_small(page));
+	       (nuksm_is_small(tree_rmap_item, tree_page) && nuksm_is_small(rmap_item, page));
 }
 
 /*
@@ -184,7 +187,7 @@ static bool nuksm_keeps_other(void)
 	struct ksm_rmap_item *_item = (item), *_tree_item = (tree_item);	\
 	struct page *_scanned = (scanned), *_filed = (filed);			\
 	typeof(try_to_merge_two_pages(_item, _scanned, _tree_item, _filed)) _kept = NULL; \
-	bool _small = nuksm_are_small(_scanned, _filed);			\
+	bool _small = nuksm_are_small(_item, _scanned, _tree_item, _filed);	\
 	bool _keeps = nuksm_keeps_scanned(_item, _scanned, _tree_item, _filed);	\
 										\
 	nuksm_gives_way = false;						\

@@ -157,7 +157,7 @@ static void nuksm_file_instead(struct ksm_rmap_item *rmap_item, struct page *pag
 	struct folio *folio = page_folio(tree_page);
 	struct page *other;
 
-	if (!nuksm_by_checksum() || nuksm_is_held(page_folio(page)) ||
+	if (nuksm_is_held(page_folio(page)) ||
 	    !(nuksm_is_held(folio) || folio_test_large(folio)))
 		return;
 	remove_rmap_item_from_tree(tree_rmap_item);

@@ -234,61 +234,31 @@ static int __maybe_unused nuksm_unshare(struct ksm_rmap_item *sharer, unsigned l
 }
 
 /*
- * Un-merges what became a merged page, but was filed nowhere, where the process had its own.
- * Returns whether nobody has to be waited for; nor is he if the page's memory has failed.
+ * A page became a merged one, but was filed nowhere: the process gets one of its own, where it
+ * had it. Nobody is waited for who has the mmap_lock, nor is memory, for want of which others
+ * would be ended in a cgroup that is full: until there is some the page stays as it is, and ksmd
+ * tries again whenever it comes by.
+ *
+ * Returns true.
  */
-static bool nuksm_try_to_break(const struct nuksm_break *asked)
+static bool nuksm_break(struct ksm_rmap_item *rmap_item)
 {
+	struct mm_struct *mm = rmap_item->mm;
 	struct vm_area_struct *vma;
-	int err = 0;
 
-	if (!nuksm_lock_mm(asked->mm))
-		return false;
-	vma = find_mergeable_vma(asked->mm, asked->address);
-	nuksm_prefer_node(asked->home);
-	if (vma)
-		err = nuksm_unmap_merged(vma, asked->address);
-	nuksm_prefer_node(NUMA_NO_NODE);
-	mmap_read_unlock(asked->mm);
-	return err >= 0 || err == -EHWPOISON;
-}
-
-/*
- * Un-merges all such pages. To wait for who has the mmap_lock, and for memory in the process's
- * cgroup, ksm_thread_mutex is let go of, as ksmd holds no page. Returns whether it has to go on.
- */
-static bool nuksm_break_asked(void)
-{
-	unsigned int i, left = 0;
-
-	for (i = 0; i < nuksm_nr_breaks; i++) {
-		if (nuksm_try_to_break(&nuksm_breaks[i]))
-			mmdrop(nuksm_breaks[i].mm);
-		else
-			nuksm_breaks[left++] = nuksm_breaks[i];
-	}
-	nuksm_nr_breaks = left;
-	if (!left)
+	if (!nuksm_lock_mm(mm))
 		return true;
-	mutex_unlock(&ksm_thread_mutex);
-	while (nuksm_nr_breaks) {
-		struct nuksm_break asked = nuksm_breaks[--nuksm_nr_breaks];
-		struct vm_area_struct *vma;
-
-		/* Who ends need not wait for ksmd: nothing of it may be listed any more */
-		if (mmget_not_zero(asked.mm)) {
-			mmap_read_lock(asked.mm);
-			vma = find_mergeable_vma(asked.mm, asked.address);
-			if (vma && nuksm_has_payer(asked.mm))
-				nuksm_break_ksm(vma, asked.address);
-			mmap_read_unlock(asked.mm);
-			mmput_async(asked.mm);
-		}
-		mmdrop(asked.mm);
-	}
-	mutex_lock(&ksm_thread_mutex);
-	wait_while_offlining();
-	return ksm_run & KSM_RUN_MERGE;
+#ifdef CONFIG_NUKSM_PLACEMENT
+	nuksm_prefer_node(rmap_item->home);
+#endif
+	vma = find_mergeable_vma(mm, rmap_item->address);
+	if (vma)
+		nuksm_unmap_merged(vma, rmap_item->address & PAGE_MASK);
+#ifdef CONFIG_NUKSM_PLACEMENT
+	nuksm_prefer_node(NUMA_NO_NODE);
+#endif
+	mmap_read_unlock(mm);
+	return true;
 }
 
 #endif /* CONFIG_NUKSM */

@@ -111,37 +111,7 @@ static bool nuksm_keeps_item(struct ksm_rmap_item ***rmap_list, struct ksm_rmap_
 	return true;
 }
 
-/**
- * struct nuksm_break - a mapping of a page that became a merged one, but was filed nowhere
- * @mm: whose it is; with a reference
- * @address: where
- * @home: the node on which the process had its own page
- */
-struct nuksm_break {
-	struct mm_struct *mm;
-	unsigned long address;
-	int home;
-};
-
-/* Those that the page has that ksmd is at: two at most. */
-static struct nuksm_break nuksm_breaks[2];
-static unsigned int nuksm_nr_breaks;
-
-/* It gets a page of its own by nuksm_break_asked(). Returns true. */
-static bool nuksm_break_later(const struct ksm_rmap_item *rmap_item)
-{
-	if (WARN_ON_ONCE(nuksm_nr_breaks == ARRAY_SIZE(nuksm_breaks)))
-		return true;
-	mmgrab(rmap_item->mm);
-	nuksm_breaks[nuksm_nr_breaks++] = (struct nuksm_break) {
-		.mm = rmap_item->mm,
-		.address = rmap_item->address & PAGE_MASK,
-#ifdef CONFIG_NUKSM_PLACEMENT
-		.home = rmap_item->home,
-#endif
-	};
-	return true;
-}
+static bool nuksm_break(struct ksm_rmap_item *rmap_item);
 
 #else /* !CONFIG_NUKSM */
 
