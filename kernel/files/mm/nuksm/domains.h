@@ -125,13 +125,14 @@ static void nuksm_forget_domain(struct mm_struct *mm)
 	mm->nuksm_membership.leaves = false;
 }
 
-/* Of a merged page that could not be filed nobody knows whose it is: all leave it. */
+/* Of a merged page that could not be filed nobody knows whose it is: who leaves, leaves it. */
 static bool nuksm_is_foreign(struct page *page,
 			     const struct ksm_stable_node *stable_node)
 {
 	if (stable_node)
 		return stable_node->domain != nuksm_stay.domain;
-	return READ_ONCE(nuksm_has_domains) && folio_test_ksm(page_folio(page));
+	return READ_ONCE(nuksm_has_domains) && folio_test_ksm(page_folio(page)) &&
+	       (!nuksm_stay.files || nuksm_stay.leaves);
 }
 
 /* What nuksm_leave_domain() did with the page that ksmd came by last, as nuksm_unshare() says. */

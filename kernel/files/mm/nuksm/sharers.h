@@ -104,7 +104,7 @@ static bool nuksm_is_small(const struct ksm_rmap_item *rmap_item, struct page *p
 
 	if (!folio_test_large(page_folio(page)))
 		return true;
-	if (!trylock_page(page))
+	if (nuksm_is_held(page_folio(page)) || !trylock_page(page))
 		return false;
 	is_small = !folio_test_large(page_folio(page)) ||
 		   !nuksm_split(page, rmap_item->mm);

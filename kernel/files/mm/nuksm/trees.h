@@ -157,6 +157,9 @@ static void nuksm_file_instead(struct ksm_rmap_item *rmap_item, struct page *pag
 	struct folio *folio = page_folio(tree_page);
 	struct page *other;
 
+	/* It was merged in vain, and there was no memory for a copy */
+	if (folio_test_ksm(page_folio(page)) && folio_mapped(page_folio(page)))
+		return;
 	if (nuksm_is_held(page_folio(page)) ||
 	    !(nuksm_is_held(folio) || folio_test_large(folio)))
 		return;
@@ -166,6 +169,65 @@ static void nuksm_file_instead(struct ksm_rmap_item *rmap_item, struct page *pag
 	rmap_item->oldchecksum = ksm_scan.checksum;
 	if (unstable_tree_search_insert(rmap_item, page, &other))
 		put_page(other);
+}
+
+static struct ksm_stable_node *stable_tree_insert(struct folio *kfolio);
+static void stable_tree_append(struct ksm_rmap_item *rmap_item,
+			       struct ksm_stable_node *stable_node,
+			       bool max_page_sharing_bypass);
+
+/*
+ * The merged page that @rmap_item's process has there is filed with one sharer, if it is filed
+ * nowhere: so others can move and reclaim it, and merge theirs with it.
+ *
+ * Context: the mmap_lock for reading; @rmap_item is filed nowhere, either.
+ */
+static void nuksm_file_alone(struct ksm_rmap_item *rmap_item, struct vm_area_struct *vma)
+{
+	struct folio *folio = nuksm_get_merged(vma, rmap_item->address & PAGE_MASK);
+	struct ksm_stable_node *stable_node;
+
+	if (IS_ERR_OR_NULL(folio))
+		return;
+	if (folio_trylock(folio)) {
+		stable_node = folio_stable_node(folio) ? NULL : stable_tree_insert(folio);
+		if (stable_node) {
+			rmap_item->anon_vma = vma->anon_vma;
+			get_anon_vma(vma->anon_vma);
+			nuksm_keep_index(rmap_item, vma);
+			stable_tree_append(rmap_item, stable_node, false);
+		}
+		folio_unlock(folio);
+	}
+	folio_put(folio);
+}
+
+/*
+ * A page became a merged one, but was filed nowhere: the process gets one of its own, where it
+ * had it. Memory is not waited for, for want of which others would be ended in a cgroup that is
+ * full: if there is none, the page is filed after all. Nor is who has the mmap_lock: then ksmd
+ * tries again when it comes by.
+ *
+ * Returns true.
+ */
+static bool nuksm_break(struct ksm_rmap_item *rmap_item)
+{
+	struct mm_struct *mm = rmap_item->mm;
+	struct vm_area_struct *vma;
+
+	if (!nuksm_lock_mm(mm))
+		return true;
+#ifdef CONFIG_NUKSM_PLACEMENT
+	nuksm_prefer_node(rmap_item->home);
+#endif
+	vma = find_mergeable_vma(mm, rmap_item->address);
+	if (vma && nuksm_unmap_merged(vma, rmap_item->address & PAGE_MASK) < 0)
+		nuksm_file_alone(rmap_item, vma);
+#ifdef CONFIG_NUKSM_PLACEMENT
+	nuksm_prefer_node(NUMA_NO_NODE);
+#endif
+	mmap_read_unlock(mm);
+	return true;
 }
 
 /*

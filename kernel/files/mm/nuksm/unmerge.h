@@ -233,34 +233,6 @@ static int __maybe_unused nuksm_unshare(struct ksm_rmap_item *sharer, unsigned l
 	return err;
 }
 
-/*
- * A page became a merged one, but was filed nowhere: the process gets one of its own, where it
- * had it. Nobody is waited for who has the mmap_lock, nor is memory, for want of which others
- * would be ended in a cgroup that is full: until there is some the page stays as it is, and ksmd
- * tries again whenever it comes by.
- *
- * Returns true.
- */
-static bool nuksm_break(struct ksm_rmap_item *rmap_item)
-{
-	struct mm_struct *mm = rmap_item->mm;
-	struct vm_area_struct *vma;
-
-	if (!nuksm_lock_mm(mm))
-		return true;
-#ifdef CONFIG_NUKSM_PLACEMENT
-	nuksm_prefer_node(rmap_item->home);
-#endif
-	vma = find_mergeable_vma(mm, rmap_item->address);
-	if (vma)
-		nuksm_unmap_merged(vma, rmap_item->address & PAGE_MASK);
-#ifdef CONFIG_NUKSM_PLACEMENT
-	nuksm_prefer_node(NUMA_NO_NODE);
-#endif
-	mmap_read_unlock(mm);
-	return true;
-}
-
 #endif /* CONFIG_NUKSM */
 
 #ifdef CONFIG_NUKSM_PLACEMENT
