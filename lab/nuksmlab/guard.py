@@ -149,6 +149,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(
         prefix="nuksm-", ignore_cleanup_errors=True
     ) as files:
+        Path(files).chmod(0o1777)  # for all users, as /tmp is
         known = {**os.environ, "TMPDIR": files}
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=known)
         signal.signal(signal.SIGCHLD, lambda *_: reap(child.pid))
