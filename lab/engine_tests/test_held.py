@@ -5,7 +5,7 @@ import ctypes
 import mmap
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +27,16 @@ BAIT = 2 << 20
 VICTIM_MIB, VAIN_SCANS = 16, 100
 
 
+def find_each_other(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
+    """All that they share is merged after a few scans."""
+    ksm.set_speed(FAST)
+    ksm.start()
+    ksm.wait_scans(4)
+    for tenant in tenants:
+        merged = process_stat(tenant.pid)["ksm_merging_pages"]
+        assert merged == tenant.equal_pages
+
+
 # Without placement who is scanned is tried first, and copied in vain each time: a page
 # that waits on a CPU's list then, the last few of a tenant's, is not merged.
 @pytest.mark.needs(nodes=2)
@@ -39,12 +49,7 @@ def test_who_holds_pages_does_not_keep_others_from_merging(
     holder = tenants.pop(place)
     pipe = lend(holder, tmp_path / "pipe")
     try:
-        ksm.set_speed(FAST)
-        ksm.start()
-        ksm.wait_scans(4)
-        for tenant in tenants:
-            merged = process_stat(tenant.pid)["ksm_merging_pages"]
-            assert merged == tenant.equal_pages
+        find_each_other(ksm, tenants)
         assert process_stat(holder.pid)["ksm_merging_pages"] == 0
     finally:
         os.close(pipe)
@@ -81,12 +86,7 @@ def test_who_has_a_huge_page_that_is_not_split_does_not_keep_others_from_merging
     holder.command(f"stack {MOST_AREAS + 1}")
     if not holder.command("split collapse")["huge"]:
         pytest.skip("this kernel has no huge pages")
-    ksm.set_speed(FAST)
-    ksm.start()
-    ksm.wait_scans(4)
-    for tenant in tenants:
-        merged = process_stat(tenant.pid)["ksm_merging_pages"]
-        assert merged == tenant.equal_pages
+    find_each_other(ksm, tenants)
     # Where pages are to be moved, it is too dear to find, too
     merged = process_stat(holder.pid)["ksm_merging_pages"]
     assert merged <= holder.equal_pages - HUGE_PAGES
