@@ -35,6 +35,11 @@ def test_what_a_part_needs_is_in_the_suite_and_comes_before(name: str) -> None:
     assert sorted(passed) == sorted(part.name for part in SUITES[name])
 
 
+def test_caches_count_as_memory_for_parts() -> None:
+    meminfo = "MemTotal: 24676924 kB\nMemFree: 1048576 kB\nMemAvailable: 20971520 kB\n"
+    assert suite.available_bytes(meminfo) == 20 << 30
+
+
 def test_the_large_suite_has_all_of_the_small_one() -> None:
     assert {*SUITES["test"]} <= {*SUITES["test-all"]}
 

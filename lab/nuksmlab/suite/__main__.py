@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from nuksmlab import guard, paths
 from nuksmlab.suite import plan
@@ -31,6 +32,7 @@ END_SECONDS = 30.0
 REPORT_SECONDS = 60.0
 # Shown again of a part that failed, at the very end, where everybody looks.
 LAST_LINES = 40
+MEMORY = Path("/proc/meminfo")
 # Of memory, what the largest part needs.
 PART_GIB = 5
 # Variables of the Makefile that parts set, and others may have in their environment.
@@ -48,9 +50,15 @@ def clock(seconds: float) -> str:
     return f"{whole // 60}:{whole % 60:02}"
 
 
+def available_bytes(meminfo: str) -> int:
+    """Free memory, and caches that would be given up for what needs it."""
+    fields = dict(line.split(":", 1) for line in meminfo.splitlines())
+    return int(fields["MemAvailable"].split()[0]) << 10
+
+
 def at_once() -> int:
     """Twice as many as CPUs: parts wait for ksmd's pauses. As memory allows."""
-    memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 30
+    memory = available_bytes(MEMORY.read_text()) >> 30
     return max(1, min(2 * len(os.sched_getaffinity(0)), memory // PART_GIB))
 
 

@@ -31,6 +31,7 @@ SMALL = (
     part("engine-replicas", after=["build-lab", "kernel-lab"]),
     part("guest-2", after=["build"]),
     part("engine-looks", after=["build-lab", "kernel-lab"]),
+    part("engine-latecomers", after=["build-lab", "kernel-lab"]),
     part("engine-program", after=["build", "kernel-lab"]),
     part("check", after=["build"]),
     part("unit", after=["check"]),
@@ -70,7 +71,10 @@ MORE = (
     part("guest-2-7.3", "guest-2", "KERNEL=stock-7.3", after=["build"]),
     *(
         part(f"{name}-7.3", name, NEWER, after=["build", "kernel-lab-7.3"])
-        for name in ("engine-2", "engine-replicas", "engine-looks", "engine-program")
+        for name in (
+            *("engine-2", "engine-replicas", "engine-looks"),
+            *("engine-latecomers", "engine-program"),
+        )
     ),
     part("kernel-check-7.3", "kernel-check", NEWER, after=["kernel-lab-7.3"]),
     part("engine-um-7.3", "engine-um", NEWER, after=["build", "kernel-um-7.3"]),
