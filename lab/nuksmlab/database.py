@@ -39,6 +39,11 @@ INSERT INTO sbtest.sbtest1
 ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
 
 
+def rows(kib: int) -> int:
+    """Of a table of that size."""
+    return kib * 1024 // ROW_BYTES
+
+
 def accepts(address: Path) -> bool:
     with closing(socket.socket(socket.AF_UNIX)) as client:
         return client.connect_ex(str(address)) == 0
@@ -51,7 +56,7 @@ class Database:
         self.name = f"{NAME} {number}"
         self.number = number
         self.node = node
-        self.rows = kib * 1024 // ROW_BYTES
+        self.rows = rows(kib)
         self.directory = Path(tempfile.mkdtemp(prefix="nuksm-database-"))
         self.socket = self.directory / "socket"
         self.server = self._start(merged)

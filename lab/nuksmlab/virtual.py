@@ -65,6 +65,8 @@ class VirtualMachine(Instance):
     The workload is the only process that the guest has.
     """
 
+    spare_mib = SPARE_MIB
+
     def __init__(
         self, name: str, number: int, node: int, kib: int, kernel: Path
     ) -> None:
@@ -76,16 +78,25 @@ class VirtualMachine(Instance):
         with in_time(self.process):
             return super()._read()
 
+    def _entries(self, kib: int) -> list[bytes]:  # noqa: ARG002
+        """Of the guest's first file system."""
+        program = paths.WORKLOAD.read_bytes()
+        return [initramfs.entry("init", initramfs.PROGRAM, program)]
+
+    def _arguments(self, name: str, number: int, kib: int) -> str:
+        """Of its first process."""
+        return f"{name} {number} - {kib}"
+
     def _command(self, name: str, number: int, kib: int) -> list[str]:
         archive = Path(f"/tmp/nuksm-initramfs-{number}")
-        program = paths.WORKLOAD.read_bytes()
-        initramfs.write(archive, initramfs.entry("init", initramfs.PROGRAM, program))
+        initramfs.write(archive, *self._entries(kib))
+        arguments = self._arguments(name, number, kib)
         guest = Guest(
             self.node,
-            kib // 1024 + SPARE_MIB,
+            kib // 1024 + self.spare_mib,
             self.kernel,
             archive,
-            f"console=ttyS0 quiet loglevel=0 -- {name} {number} - {kib}",
+            f"console=ttyS0 quiet loglevel=0 norandmaps -- {arguments}",
         )
         return guest.command()
 

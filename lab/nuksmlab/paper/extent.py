@@ -102,7 +102,8 @@ class Part:
 
 
 def data_kib(extent: Extent, workload: str) -> int:
-    return extent.database_kib if workload == database.NAME else extent.kib
+    inside = workload.removeprefix(virtual.PREFIX)
+    return extent.database_kib if inside == database.NAME else extent.kib
 
 
 def trial(

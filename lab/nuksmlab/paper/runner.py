@@ -27,8 +27,8 @@ from nuksmlab.paper.where import Where
 
 # Of the lab, what a guest runs and how it is booted.
 SOURCES = (
-    *("counter.py", "ksm.py", "machine.py", "numa.py", "perf.py", "program.py"),
-    "workload.py",
+    *("counter.py", "ksm.py", "machine.py", "numa.py", "perf.py", "processes.py"),
+    *("program.py", "workload.py"),
     *("paper/guest.py", "paper/start.py", "paper/trial.py"),
 )
 
@@ -37,6 +37,10 @@ SOURCES = (
 SOURCES_OF = {
     database.NAME: ("database.py",),
     virtual.PREFIX: ("nested.py", "virtual.py"),
+    f"{virtual.PREFIX}{database.NAME}": (
+        *("database.py", "database_guest.py", "database_guest.sh"),
+        *("debian_guest.py", "initramfs.py"),
+    ),
     use.NAME: ("replicas.py", "paper/use.py"),
 }
 
@@ -193,6 +197,7 @@ def read(kept: Path) -> Iterator[Result]:
                 for number, instance in enumerate(observed["instances"])
             ],
             "learned": observed.get("learned"),
+            "huge_kib": observed.get("huge_kib", []),
             "expected": done["expected"][work(observed["trial"])],
             "raw": f"raw/{kept.name}/observed.jsonl#{line}",
         }

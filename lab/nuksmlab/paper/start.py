@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nuksmlab import database, virtual
 from nuksmlab.database import Database
+from nuksmlab.database_guest import DatabaseMachine
 from nuksmlab.tenant import ANYWHERE
 from nuksmlab.virtual import VirtualMachine
 from nuksmlab.workload import Instance
@@ -43,7 +44,8 @@ class Fleet:
         key = (name, number, node, kib)
         if key not in self.machines:
             inside = name.removeprefix(virtual.PREFIX)
-            machine = VirtualMachine(inside, number, node, kib, self.kernel)
+            kind = DatabaseMachine if inside == database.NAME else VirtualMachine
+            machine = kind(inside, number, node, kib, self.kernel)
             self.machines[key] = self.stack.enter_context(machine)
         return self.machines[key]
 

@@ -15,7 +15,7 @@ from nuksmlab.paper.extent import (
 from nuksmlab.paper.trial import places
 
 NODE_MIB = 768
-WORKLOADS = ("btree", "random_access", "xsbench", "cg")
+WORKLOADS = ("btree", "random_access", "xsbench", "cg", "mysql")
 CONFIGURATIONS = (OFF, STOCK, NUKSM, CORRECTED)
 
 
