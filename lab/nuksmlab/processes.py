@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Finding a process by its name, and what of its memory is merged."""
+"""Finding a process by its name, and what of its memory is merged, or huge pages."""
 
 from pathlib import Path
 
@@ -15,7 +15,17 @@ def pid_of(name: str) -> int:
     raise ProcessLookupError(f"no process is called {name}")
 
 
+def _kib(pid: int, name: str) -> int:
+    """Of all its memory, by what the kernel calls it."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
 def merged_kib(pid: int) -> int:
     """What of its memory is merged, whether ksmd comes there or not."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("KSM:"))
+    return _kib(pid, "KSM")
+
+
+def huge_kib(pid: int) -> int:
+    """What of its memory that belongs to no file is in huge pages."""
+    return _kib(pid, "AnonHugePages")

@@ -41,8 +41,11 @@ def read_answer(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
 class Instance:
     """Started with its data prepared; ends with the `with` block."""
 
-    def __init__(self, name: str, number: int, node: int, kib: int) -> None:
+    def __init__(
+        self, name: str, number: int, node: int, kib: int, *, huge: bool = False
+    ) -> None:
         self.name = f"{name} {number}"
+        self.huge = huge
         self.node = node
         self.process = subprocess.Popen(
             self._command(name, number, kib),
@@ -57,7 +60,8 @@ class Instance:
 
     def _command(self, name: str, number: int, kib: int) -> list[str]:
         node = "-" if self.node == ANYWHERE else str(self.node)
-        return [str(paths.WORKLOAD), name, str(number), node, str(kib)]
+        huge = ("huge",) if self.huge else ()
+        return [str(paths.WORKLOAD), name, str(number), node, str(kib), *huge]
 
     def _read(self) -> dict[str, Any]:
         return read_answer(self.process, self.name)

@@ -111,6 +111,7 @@ def observe(trial: Trial, merged: float = 1.0) -> Result:
         "pages_freed": 0 if off else kept * (count - 1) - 20,
         "instances": instances,
         "learned": None,
+        "huge_kib": [4 * PAGES * count, 0],
         "expected": "abc",
         "raw": "raw/made-up/observed.jsonl#1",
     }
@@ -288,6 +289,14 @@ def test_fair_placement_under_stocks_name_is_found_out() -> None:
                 trial["placement"] = "fair"
     checks = experiment.section(observe_all(parts), HARDWARE).checks
     assert "btree: KSM's unfairness shows, difference in %" in failed(checks)
+
+
+def test_huge_pages_that_were_not_there_prove_nothing() -> None:
+    (experiment,) = (one for one in experiments.TRIALS if one.name == "busy")
+    results = observe_all(experiment.parts(QUICK))
+    results[-1]["huge_kib"] = [4096, 0]
+    missing = "none hot, huge pages: of the data, in huge pages before merging"
+    assert failed(experiment.section(results, HARDWARE).checks) == [missing]
 
 
 def test_a_wrong_answer_is_found_out() -> None:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Runs one of the workloads on one node, or as a guest's only process. Says `ready` when its data lies in
- * memory that the kernel may merge; then obeys its standard input, line by line:
+ * memory that the kernel may merge, in huge pages if it is told so; then obeys its standard input, line by line:
  *
  *	warm	reads a byte of each page, so that all of them are mapped
  *	hot FIRST COUNT	which pages it prefers, if it does; see workload.h
@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,7 @@ struct options {
 	unsigned int tenant;
 	int node;
 	size_t bytes;
+	bool huge;
 };
 
 __attribute__((noreturn, format(printf, 1, 2))) static void
@@ -75,18 +77,20 @@ static const struct workload *find_workload(const char *name)
 
 static struct options parse_options(char **argv, int argc)
 {
-	if (argc != 5)
-		fail("usage: workload NAME TENANT NODE|- KIB");
+	if (argc < 5 || argc > 6 || (argc == 6 && strcmp(argv[5], "huge")))
+		fail("usage: workload NAME TENANT NODE|- KIB [huge]");
 	return (struct options){
 		.workload = find_workload(argv[1]),
 		.tenant = number(argv[2], MARK_TENANTS - 1),
 		.node = strcmp(argv[3], "-") ? (int)number(argv[3], 63) : ANYWHERE,
 		.bytes = number(argv[4], 1UL << 32) << 10,
+		.huge = argc == 6,
 	};
 }
 
 static void *map_shared(const struct options *options)
 {
+	int advice = options->huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
 	void *shared;
 
 	if (options->node != ANYWHERE && (node_bind_cpus(options->node) ||
@@ -99,8 +103,8 @@ static void *map_shared(const struct options *options)
 		fail("cannot map %zu KiB: %s", options->bytes >> 10,
 		     strerror(errno));
 	/* A kernel without huge pages, or without merging, does not know these. */
-	if (madvise(shared, options->bytes, MADV_NOHUGEPAGE) && errno != EINVAL)
-		fail("MADV_NOHUGEPAGE: %s", strerror(errno));
+	if (madvise(shared, options->bytes, advice) && errno != EINVAL)
+		fail("MADV_%sHUGEPAGE: %s", options->huge ? "" : "NO", strerror(errno));
 	if (madvise(shared, options->bytes, MADV_MERGEABLE) && errno != EINVAL)
 		fail("MADV_MERGEABLE: %s", strerror(errno));
 	return shared;

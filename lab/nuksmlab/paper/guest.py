@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from nuksmlab import numa, perf, program, wait
+from nuksmlab import numa, perf, processes, program, wait
 from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.paper import use
 from nuksmlab.paper.start import Fleet, Running
 from nuksmlab.paper.trial import Learned, Observed, Phase, Trial
 from nuksmlab.perf import Events
+from nuksmlab.workload import Instance
 
 OUTPUT = Path(os.environ["NUKSM_OUTPUT"])
 # While instances start, ksmd runs, as it would on a host, but merges nothing yet.
@@ -145,20 +146,31 @@ def measure(
     }
 
 
+def huge_kib(instances: Sequence[Running]) -> int:
+    return sum(processes.huge_kib(instance.pid) for instance in instances)
+
+
 def carry_out(ksm: Ksm, fleet: Fleet, trial: Trial) -> Iterator[Observed]:
     ksm.unmerge()
     configure(ksm, trial)
+    busy = trial.get("busy")
     with ExitStack() as stack:
-        instances = []
+        instances: list[Running] = []
         for number, place in enumerate(trial["instances"]):
             what = (trial["workload"], number, place["node"], trial["kib"])
-            instances.append(instance := fleet.get(stack, *what))
+            instance = (
+                stack.enter_context(Instance(*what, huge=True))
+                if busy and busy["huge"]
+                else fleet.get(stack, *what)
+            )
+            instances.append(instance)
             instance.renice(place["nice"])
             if number == 0 and trial["placement"] != "off":
                 wait_for_ksmd(instance)
         # All are at work on a host: none may be colder than the others by chance.
-        if "busy" not in trial:
+        if not busy:
             warm(instances)
+        before = huge_kib(instances)
         free = numa.spare_pages()
         mappings = sum(instance.equal_pages for instance in instances)
         for stage in range(1, trial["stages"]):
@@ -170,6 +182,8 @@ def carry_out(ksm: Ksm, fleet: Fleet, trial: Trial) -> Iterator[Observed]:
         observed = measure(ksm, trial, instances, free)
         if learned:
             observed["learned"] = learned
+        if busy:
+            observed["huge_kib"] = [before, huge_kib(instances)]
         yield observed
 
 

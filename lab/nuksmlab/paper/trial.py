@@ -44,6 +44,7 @@ class Busy(TypedDict):
     """Instances work while they are merged, and ksmd while they are measured."""
 
     hot_percent: int  # of the pages, for nine in ten accesses
+    huge: bool  # their memory has huge pages, and khugepaged makes more
     looks: int  # of nuksmd, after all was merged and before that
 
 
@@ -88,6 +89,7 @@ class Observed(TypedDict):
     )
     instances: list[ObservedInstance]
     learned: NotRequired[Learned]
+    huge_kib: NotRequired[list[int]]  # of all instances: before merging, and after
 
 
 class ResultInstance(ObservedInstance):
@@ -101,6 +103,7 @@ class Result(TypedDict):
     pages_freed: int
     instances: list[ResultInstance]
     learned: Learned | None
+    huge_kib: list[int]
     expected: str  # checksum, of a run on the host without merging
     raw: str  # file and line of what was observed
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""As in `fairness`, but nothing waits for anything, and some data are hot."""
+"""As in `fairness`, but nothing waits for anything; hot data, or huge pages."""
 
 from dataclasses import replace
 
@@ -12,13 +12,14 @@ NODE_MIB = 512
 # Whose answer is the same whatever it did before.
 WORKLOAD = "skewed"
 # Of the pages, those that nine in ten accesses go to. Of all, none is.
-HOT = (25, 100)
+ALL_PERCENT = 100
+HOT = (25, ALL_PERCENT)
 AT_ONCE = replace(NUKSM, name="nuKSM, just merged")
 # How often nuksmd has looked when instances are measured.
 LOOKS = {OFF: 0, STOCK: 0, AT_ONCE: 0, NUKSM: use.LOOKS}
 
 
-def trials(extent: Extent, hot: int) -> list[Trial]:
+def trials(extent: Extent, hot: int, *, huge: bool = False) -> list[Trial]:
     return [
         {
             **trial(
@@ -29,7 +30,7 @@ def trials(extent: Extent, hot: int) -> list[Trial]:
                 kib=extent.kib // 2,
                 repetition=repetition,
             ),
-            "busy": {"hot_percent": hot, "looks": looks},
+            "busy": {"hot_percent": hot, "huge": huge, "looks": looks},
         }
         for repetition in range(extent.repetitions)
         for configuration, looks in LOOKS.items()
@@ -37,7 +38,9 @@ def trials(extent: Extent, hot: int) -> list[Trial]:
 
 
 def parts(extent: Extent) -> list[Part]:
+    several = {f"busy-{hot}": trials(extent, hot) for hot in HOT}
+    several["busy-huge"] = trials(extent, ALL_PERCENT, huge=True)
     return [
-        Part(f"busy-{hot}", Machine(2, NODE_MIB), extent.caches, trials(extent, hot))
-        for hot in HOT
+        Part(name, Machine(2, NODE_MIB), extent.caches, own)
+        for name, own in several.items()
     ]

@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Sequence
 
 from nuksmlab.paper.busy import plan
-from nuksmlab.paper.extent import NUKSM, OFF, STOCK
+from nuksmlab.paper.extent import NUKSM, OFF, STOCK, Configuration
 from nuksmlab.paper.fairness.section import (
     FAIR,
     POINTS,
@@ -30,7 +30,7 @@ from nuksmlab.paper.section import (
     raw,
     spread,
 )
-from nuksmlab.paper.trial import Result
+from nuksmlab.paper.trial import PAGE_BYTES, Busy, Result
 
 TITLE = "The same, while instances work and ksmd goes on"
 INTRODUCTION = [
@@ -42,7 +42,13 @@ INTRODUCTION = [
     "are who were seen to use it since ksmd came by before, which may be one of two. "
     "Looks then see both, and it goes where its lot says: after "
     f"{plan.LOOKS[NUKSM]} of them it has to be fair.",
+    "The last rows are of memory in huge pages, as hosts have it that are not told "
+    "otherwise: ksmd splits them, and khugepaged makes new ones meanwhile, where less "
+    "than half of one is merged.",
 ]
+PAGE_KIB = PAGE_BYTES // 1024
+# Of the data: some of it begins or ends inside of a huge page.
+MOST_HUGE = 0.8
 MERGED = (STOCK, plan.AT_ONCE, NUKSM)
 
 
@@ -57,6 +63,8 @@ def table(several: Sequence[Merits]) -> Table:
         Column("local pages, %: instance 0", MEASURED),
         Column("instance 1", MEASURED),
         Column("MiB saved", MEASURED),
+        Column("MiB in huge pages: before", MEASURED),
+        Column("in the end", MEASURED),
     ]
     rows = []
     for merits in several:
@@ -72,10 +80,22 @@ def table(several: Sequence[Merits]) -> Table:
                     for one in by_instance(merits.local_pages(configuration))
                 ),
                 spread(merits.saved(configuration), 1),
+                *(
+                    spread(one, 1)
+                    for one in by_instance(huge_mib(merits, configuration))
+                ),
             ]
             used = raw(merits.results(OFF), merits.results(configuration))
             rows.append(Row(cells, used))
     return Table("busy", "Two instances that work while they are merged", columns, rows)
+
+
+def huge_mib(merits: Merits, configuration: Configuration) -> list[list[float]]:
+    """Of each repetition, before merging and after."""
+    return [
+        [kib / 1024 for kib in result["huge_kib"]]
+        for result in merits.results(configuration)
+    ]
 
 
 def checks(merits: Merits) -> Iterator[Check]:
@@ -105,21 +125,39 @@ def checks(merits: Merits) -> Iterator[Check]:
     )
 
 
-def name(hot_percent: int) -> str:
-    return f"{hot_percent} % hot" if hot_percent < 100 else "none hot"
+def were_huge(merits: Merits) -> Check:
+    """Else nothing was split."""
+    return at_least(
+        f"{merits.name}: of the data, in huge pages before merging",
+        [
+            kib / sum(PAGE_KIB * one["pages"] for one in result["instances"])
+            for result in merits.results(NUKSM)
+            for kib in result["huge_kib"][:1]
+        ],
+        MOST_HUGE,
+    )
 
 
-def by_heat(
-    results: Sequence[Result],
-) -> Iterator[tuple[int, dict[str, list[Result]]]]:
-    """Of each part of the pages that is hot, the results by configuration."""
-    for hot in plan.HOT:
-        own = [one for one in results if one["trial"]["busy"]["hot_percent"] == hot]
-        yield hot, {how: found for (_, how), found in grouped(own).items()}
+def name(busy: Busy) -> str:
+    hot = busy["hot_percent"]
+    of_pages = f"{hot} % hot" if hot < plan.ALL_PERCENT else "none hot"
+    return f"{of_pages}, huge pages" if busy["huge"] else of_pages
+
+
+def by_pages(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
+    """By what pages are like, the results by configuration."""
+    several: dict[str, list[Result]] = {}
+    for result in results:
+        several.setdefault(name(result["trial"]["busy"]), []).append(result)
+    return {
+        pages: {how: found for (_, how), found in grouped(own).items()}
+        for pages, own in several.items()
+    }
 
 
 def section(results: Sequence[Result], hardware: Hardware) -> Section:
-    several = [Merits(name(hot), one, hardware) for hot, one in by_heat(results)]
+    several = [Merits(*one, hardware) for one in by_pages(results).items()]
+    huge = [one for one in several if one.results(NUKSM)[0]["trial"]["busy"]["huge"]]
     return Section(
         TITLE,
         INTRODUCTION,
@@ -128,5 +166,6 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
             answers(results),
             counted(results),
             *(check for merits in several for check in checks(merits)),
+            *(were_huge(merits) for merits in huge),
         ],
     )
