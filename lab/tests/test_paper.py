@@ -2,7 +2,9 @@
 """The paper's figures, from made-up observations of made-up placements."""
 
 import json
+import os
 import random
+import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,7 +25,7 @@ from nuksmlab.paper import (
     sensitivity,
     where,
 )
-from nuksmlab.paper.__main__ import verdict
+from nuksmlab.paper.__main__ import pack, verdict
 from nuksmlab.paper.extent import (
     CORRECTED,
     FULL,
@@ -510,6 +512,13 @@ def test_remote_accesses_are_what_the_processor_counted_or_else_pages() -> None:
     assert model.remote_percent_of([result]) == [[25, 25]]
 
 
+def test_what_a_machine_found_is_one_file(tmp_path: Path) -> None:
+    (kept := tmp_path / "paper-host" / "raw").mkdir(parents=True)
+    (kept / "observed.jsonl").write_text("{}\n")
+    with tarfile.open(pack(kept.parent)) as packed:
+        assert "paper-host/raw/observed.jsonl" in packed.getnames()
+
+
 def test_what_real_hardware_does_not_run_is_said_to_be_run_elsewhere(
     tmp_path: Path,
 ) -> None:
@@ -520,21 +529,33 @@ def test_what_real_hardware_does_not_run_is_said_to_be_run_elsewhere(
 
 
 @pytest.mark.parametrize(
-    ("nodes", "engine", "message"),
-    [([0], True, "has one node"), ([0, 1], False, "make kernel-deb")],
+    ("found", "message"),
+    [
+        (([0], True, "0"), "has one node"),
+        (([0, 1], False, "0"), "make kernel-deb"),
+        (([0, 1], True, "1"), "sysctl kernel.numa_balancing=0"),
+    ],
 )
 def test_a_machine_that_cannot_run_the_trials_is_refused(
-    monkeypatch: pytest.MonkeyPatch, nodes: list[int], engine: bool, message: str
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    found: tuple[list[int], bool, str],
+    message: str,
 ) -> None:
+    nodes, engine, balancing = found
     monkeypatch.setattr(numa, "online", lambda: nodes)
     monkeypatch.setattr(Ksm, "has_engine", lambda _: engine)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    (switch := tmp_path / "numa_balancing").write_text(f"{balancing}\n")
+    monkeypatch.setattr(where, "BALANCING", switch)
     with pytest.raises(MachineError, match=message):
         Host()
 
 
 def replicated(change: Callable[[Result], None], hot: int = 5) -> list[str]:
     """Goals of replicas that fail where results that reach them are changed."""
-    results = observe_all(experiments.REPLICAS.parts(QUICK))
+    (experiment,) = (one for one in experiments.TRIALS if one.name == "replicas")
+    results = observe_all(experiment.parts(QUICK))
     for result in results:
         result["trial"]["use"]["hot_percent"] = hot
         percent = result["trial"]["use"]["budget_percent"]
@@ -554,15 +575,17 @@ def replicated(change: Callable[[Result], None], hot: int = 5) -> list[str]:
             for instance in result["instances"]:
                 put(instance, 0.95)
             change(result)
-    return failed(experiments.REPLICAS.section(results, HARDWARE).checks)
+    return failed(experiment.section(results, HARDWARE).checks)
 
 
-def test_in_full_what_is_not_the_papers_is_run_by_its_name_only() -> None:
+def test_what_is_not_the_papers_or_of_no_nodes_is_run_by_its_name_only() -> None:
     def names(name: str | None, size: Extent) -> list[str]:
         return [one.name for one in experiments.wanted(name, size)]
 
     assert "replicas" not in names(None, FULL)
     assert names("replicas", FULL) == ["replicas"]
+    assert "pressure" in names(None, FULL)
+    assert "pressure" not in names(None, extent.HOST)
     assert names(None, QUICK) == [one.name for one in experiments.ALL]
 
 

@@ -13,7 +13,7 @@ from nuksmlab.paper.busy import section as busy_section
 from nuksmlab.paper.consolidation import experiment as consolidation
 from nuksmlab.paper.consolidation import plan as consolidation_plan
 from nuksmlab.paper.consolidation import section as consolidation_section
-from nuksmlab.paper.extent import FULL, Extent, Part
+from nuksmlab.paper.extent import Extent, Part
 from nuksmlab.paper.fairness import plan as fairness_plan
 from nuksmlab.paper.fairness import section as fairness_section
 from nuksmlab.paper.guests import plan as guests_plan
@@ -233,14 +233,13 @@ class Scanning:
         return found
 
 
-REPLICAS = Trials("replicas", replicas_plan.parts, replicas_section.section)
 TRIALS = (
     Trials("fairness", fairness_plan.parts, fairness_section.section),
     Trials("priority", priority_plan.parts, priority_section.section),
     Trials("nodes", nodes_plan.parts, nodes_section.section),
     Trials("guests", guests_plan.parts, guests_section.section),
     Trials("busy", busy_plan.parts, busy_section.section),
-    REPLICAS,
+    Trials("replicas", replicas_plan.parts, replicas_section.section),
 )
 ALL: tuple[Experiment, ...] = (
     *TRIALS,
@@ -252,8 +251,8 @@ ALL: tuple[Experiment, ...] = (
 
 
 def wanted(name: str | None, size: Extent) -> Iterator[Experiment]:
-    """The one of that name, or all; in full without what goes beyond the paper."""
+    """The one of that name, or all but those that have to be asked for."""
     for experiment in ALL:
-        by_itself = experiment is not REPLICAS or size is not FULL
+        by_itself = experiment.name not in size.by_name
         if name == experiment.name or (name is None and by_itself):
             yield experiment

@@ -22,6 +22,7 @@ class Extent:
     repetitions: int  # of trials; odd, so that a median is one of them
     other_repetitions: int  # of what has no trials: merging, pressure
     copy_mib: int = 1024  # where processes are copies of each other
+    by_name: tuple[str, ...] = ()  # experiments that are run only if asked for
 
 
 # The paper's data are 115 to 820 times as large as its machine's last-level cache.
@@ -40,6 +41,7 @@ FULL = Extent(
     },
     5,
     2,
+    by_name=("replicas",),  # they are not the paper's
 )
 QUICK = Extent(
     "quick",
@@ -52,11 +54,11 @@ QUICK = Extent(
     1,
     copy_mib=256,
 )
-# More than any cache holds. The caches are the machine's own.
+# Several times what a cache holds. The caches are the machine's own.
 HOST = Extent(
     "host",
-    2 << 20,
-    2 << 20,
+    1 << 20,
+    256 << 10,
     Caches(),
     {
         "random_access": 20_000_000,
@@ -68,6 +70,17 @@ HOST = Extent(
     },
     3,
     3,
+    by_name=("replicas", "pressure", "merging"),  # the latter two are of no nodes
+)
+# Whether all of it runs on a machine. Caches hold the data: times say nothing.
+REHEARSAL = replace(
+    HOST,
+    name="rehearsal",
+    kib=8192,
+    database_kib=8192,
+    operations={**FULL.operations, "random_access": 100_000, "btree": 20_000},
+    repetitions=1,
+    other_repetitions=1,
 )
 
 

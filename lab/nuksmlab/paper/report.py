@@ -53,15 +53,15 @@ instance's pages that are remote stands for remote accesses</td></tr>
 DIFFERENCES = (
     "Instances are processes that mark their data mergeable; the paper's are virtual "
     "machines, all of whose memory is mergeable, the operating system's included. "
-    "MariaDB is unmodified, and all of its memory mergeable (nuksm exec). Four of the "
-    "five workloads are run in virtual machines, too.",
+    "MariaDB is unmodified, and all of its memory mergeable (nuksm exec). All five "
+    "workloads are run in virtual machines, too.",
     "Merging is complete, and ksmd stopped, when an instance is measured; in the "
     "paper KSM works meanwhile. All instances read all of their data just before they "
     "are merged, so that none is colder than another by chance. One section has "
     "neither.",
     "Instances have no huge pages, virtual machines included: khugepaged makes them of "
     "areas up to half of which is merged, and so undoes merging, whoever did it, at "
-    "times of its own.",
+    "times of its own. One section has them.",
     "XSBench, BTree, CG and RandomAccess are programs of this project with the same "
     "patterns of access. MySQL is MariaDB: one table in memory, sysbench's read-only "
     "transactions, one client where the paper has a hundred.",

@@ -15,6 +15,7 @@ from nuksmlab.paper.extent import Part
 
 GUEST = (sys.executable, "-m", "nuksmlab.paper.guest")
 BOOT_SECONDS = 3600.0
+BALANCING = Path("/proc/sys/kernel/numa_balancing")
 
 
 class Where(Protocol):
@@ -105,6 +106,11 @@ class Host:
             )
         if os.geteuid() != 0:
             raise machine.MachineError("HOST=1 needs root")
+        if BALANCING.exists() and BALANCING.read_text().strip() != "0":
+            raise machine.MachineError(
+                "automatic NUMA balancing would move pages, too: "
+                "sysctl kernel.numa_balancing=0 before HOST=1"
+            )
 
     def describe(self, part: Part) -> str:  # noqa: ARG002 (it is the same for all)
         counted = " and ".join(perf.find_events() or ("no accesses",))
