@@ -97,6 +97,12 @@ static void nuksm_add_sharer(const struct ksm_rmap_item *rmap_item, u8 heat)
 #define NUKSM_CHOSEN_FOR_NOW	(U32_MAX - 1)
 static u32 nuksm_chosen_lot = NUKSM_NOT_CHOSEN;
 
+/* Is @page a part of no huge page, or of one that can be split? */
+static bool nuksm_may_be_small(struct page *page)
+{
+	return !folio_test_large(page_folio(page)) || !nuksm_is_held(page_folio(page));
+}
+
 /* A huge page that is to be merged is split. Is @page a part of none now? */
 static bool nuksm_is_small(const struct ksm_rmap_item *rmap_item, struct page *page)
 {
@@ -104,7 +110,7 @@ static bool nuksm_is_small(const struct ksm_rmap_item *rmap_item, struct page *p
 
 	if (!folio_test_large(page_folio(page)))
 		return true;
-	if (nuksm_is_held(page_folio(page)) || !trylock_page(page))
+	if (!trylock_page(page))
 		return false;
 	is_small = !folio_test_large(page_folio(page)) ||
 		   !nuksm_split(page, rmap_item->mm);
@@ -113,15 +119,16 @@ static bool nuksm_is_small(const struct ksm_rmap_item *rmap_item, struct page *p
 }
 
 /*
- * Two pages are about to become one. That takes both, so neither becomes a merged page if the
- * other cannot be split. Of two parts of one huge page stock finds out.
+ * Two pages are about to become one. That takes both, so neither is split, or becomes a merged
+ * page, if the other cannot be split. Of two parts of one huge page stock finds out.
  */
 static bool nuksm_are_small(const struct ksm_rmap_item *rmap_item, struct page *page,
 			    const struct ksm_rmap_item *tree_rmap_item,
 			    struct page *tree_page)
 {
 	return page_folio(page) == page_folio(tree_page) ||
-	       (nuksm_is_small(tree_rmap_item, tree_page) && nuksm_is_small(rmap_item, page));
+	       (nuksm_may_be_small(tree_page) && nuksm_may_be_small(page) &&
+		nuksm_is_small(tree_rmap_item, tree_page) && nuksm_is_small(rmap_item, page));
 }
 
 /*
@@ -164,7 +171,6 @@ static bool nuksm_keeps_scanned(struct ksm_rmap_item *rmap_item,
 	nid = nuksm_belongs(&nuksm_ballot, lot, page_to_pfn(page), NUKSM_MERGES,
 			    &wanted);
 	nuksm_chosen_lot = nid == wanted ? lot : NUKSM_CHOSEN_FOR_NOW;
-	nuksm_window(NUKSM_WINDOW_CHOOSE);
 	return nid != page_to_nid(tree_page);
 }
 
@@ -191,6 +197,7 @@ static bool nuksm_keeps_other(void)
 	bool _keeps = nuksm_keeps_scanned(_item, _scanned, _tree_item, _filed);	\
 										\
 	nuksm_gives_way = false;						\
+	nuksm_window(NUKSM_WINDOW_CHOOSE);					\
 	if (_small)								\
 		_kept = _keeps ?						\
 		try_to_merge_two_pages(_item, _scanned, _tree_item, _filed) :	\

@@ -157,7 +157,11 @@ static void nuksm_file_instead(struct ksm_rmap_item *rmap_item, struct page *pag
 	struct folio *folio = page_folio(tree_page);
 	struct page *other;
 
-	/* It was merged in vain, and there was no memory for a copy */
+	nuksm_window(NUKSM_WINDOW_INSTEAD);
+	/* One was merged in vain, and there was no memory for a copy: it was filed alone */
+	if ((rmap_item->address | tree_rmap_item->address) & STABLE_FLAG)
+		return;
+	/* Or not even that */
 	if (folio_test_ksm(page_folio(page)) && folio_mapped(page_folio(page)))
 		return;
 	if (nuksm_is_held(page_folio(page)) ||
@@ -178,15 +182,19 @@ static void stable_tree_append(struct ksm_rmap_item *rmap_item,
 
 /*
  * The merged page that @rmap_item's process has there is filed with one sharer, if it is filed
- * nowhere: so others can move and reclaim it, and merge theirs with it.
+ * nowhere: so others can move and reclaim it, and merge theirs with it. Not if @rmap_item is
+ * still filed with the page that was there before, whose lock somebody has.
  *
- * Context: the mmap_lock for reading; @rmap_item is filed nowhere, either.
+ * Context: the mmap_lock for reading.
  */
 static void nuksm_file_alone(struct ksm_rmap_item *rmap_item, struct vm_area_struct *vma)
 {
-	struct folio *folio = nuksm_get_merged(vma, rmap_item->address & PAGE_MASK);
 	struct ksm_stable_node *stable_node;
+	struct folio *folio;
 
+	if (rmap_item->address & STABLE_FLAG)
+		return;
+	folio = nuksm_get_merged(vma, rmap_item->address & PAGE_MASK);
 	if (IS_ERR_OR_NULL(folio))
 		return;
 	if (folio_trylock(folio)) {
@@ -221,7 +229,8 @@ static bool nuksm_break(struct ksm_rmap_item *rmap_item)
 	nuksm_prefer_node(rmap_item->home);
 #endif
 	vma = find_mergeable_vma(mm, rmap_item->address);
-	if (vma && nuksm_unmap_merged(vma, rmap_item->address & PAGE_MASK) < 0)
+	/* If its memory has failed, it is not read for that, either */
+	if (vma && nuksm_unmap_merged(vma, rmap_item->address & PAGE_MASK) == -ENOMEM)
 		nuksm_file_alone(rmap_item, vma);
 #ifdef CONFIG_NUKSM_PLACEMENT
 	nuksm_prefer_node(NUMA_NO_NODE);

@@ -14,6 +14,7 @@ static const char * const window_names[NR_NUKSM_WINDOWS] = {
 	[NUKSM_WINDOW_SEARCH]	= "search",
 	[NUKSM_WINDOW_STALE]	= "stale",
 	[NUKSM_WINDOW_CHOOSE]	= "choose",
+	[NUKSM_WINDOW_INSTEAD]	= "instead",
 	[NUKSM_WINDOW_MERGED]	= "merged",
 	[NUKSM_WINDOW_FILED]	= "filed",
 	[NUKSM_WINDOW_JOINED]	= "joined",

@@ -14,6 +14,7 @@
  * @NUKSM_WINDOW_STALE: finding an item of the unstable tree out of date, and
  *	taking it out
  * @NUKSM_WINDOW_CHOOSE: choosing which of two pages stays, and merging them
+ * @NUKSM_WINDOW_INSTEAD: failing to merge two pages, and filing one in the other's place
  * @NUKSM_WINDOW_MERGED: merging two pages, and filing the one that stays
  * @NUKSM_WINDOW_FILED: filing it, and being done with it
  * @NUKSM_WINDOW_JOINED: joining a merged page, and asking where it belongs
@@ -32,6 +33,7 @@ enum nuksm_window {
 	NUKSM_WINDOW_SEARCH,
 	NUKSM_WINDOW_STALE,
 	NUKSM_WINDOW_CHOOSE,
+	NUKSM_WINDOW_INSTEAD,
 	NUKSM_WINDOW_MERGED,
 	NUKSM_WINDOW_FILED,
 	NUKSM_WINDOW_JOINED,
