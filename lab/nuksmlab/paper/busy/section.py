@@ -10,7 +10,6 @@ from nuksmlab.paper.fairness.section import (
     POINTS,
     SAVED,
     UNFAIR_PERCENT,
-    chance_points,
 )
 from nuksmlab.paper.merits import Merits, by_instance
 from nuksmlab.paper.model import Hardware
@@ -111,11 +110,6 @@ def checks(merits: Merits) -> Iterator[Check]:
         f"{placed}: remote shares of the accesses apart, in points",
         merits.remote_apart(NUKSM),
         POINTS,
-    )
-    yield at_most(
-        f"{placed}: points off half of the pages",
-        [abs(share - 50) for one in merits.local_pages(NUKSM) for share in one],
-        chance_points(merits.results(NUKSM), 1 / 2),
     )
     yield at_least(
         f"{placed}: MiB saved, against KSM's",
