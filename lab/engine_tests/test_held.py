@@ -4,7 +4,9 @@
 import ctypes
 import mmap
 import os
+import random
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import stress
-from nuksmlab.area import address_of, equal_to
+from nuksmlab.area import address_of, equal_to, held_by_a_pipe, offered
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import FAST, Ksm, process_stat
 from nuksmlab.processes import merged_kib
@@ -25,6 +27,8 @@ HUGE_MIB, HUGE_PAGES = 4, 512
 # As long as these are protected by others, nobody else gets their process's lock.
 BAIT = 2 << 20
 VICTIM_MIB, VAIN_SCANS = 16, 100
+# Of those that are let go of; microseconds.
+VAIN_PAGES, VAIN_ROUNDS, VAIN_WIDTH = 16, 100, 20_000
 
 
 def find_each_other(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
@@ -114,6 +118,39 @@ def mmap_lock_by_turns() -> Iterator[None]:
     finally:
         ends.set()
         toggler.join()
+
+
+@pytest.mark.windows
+def test_what_is_merged_in_vain_is_filed_once(ksm: Ksm) -> None:
+    """Its process lets go of it just then; who had the other page holds that again."""
+    half = VAIN_PAGES * mmap.PAGESIZE
+    contents = os.urandom(half) * 2
+    area = offered(contents)
+    windows, faults = stress.Windows(), stress.Faults()
+    chance = random.Random(VAIN_PAGES)
+    ksm.merge(2 * VAIN_PAGES)  # and ksmd has what it keeps of them
+    ksm.set_speed(FAST)
+    windows.open({"choose": VAIN_WIDTH, "instead": VAIN_WIDTH})
+    faults.refuse_pages()
+    try:
+        for _ in range(VAIN_ROUNDS):
+            area.madvise(mmap.MADV_DONTNEED)
+            area[:] = contents
+            ksm.wait_scans(chance.randrange(3))
+            time.sleep(chance.uniform(0, VAIN_WIDTH) / 1e6)
+            with held_by_a_pipe(area, VAIN_PAGES):
+                time.sleep(chance.uniform(0, VAIN_WIDTH) / 1e6)
+                area.madvise(mmap.MADV_DONTNEED, half, half)
+                time.sleep(chance.uniform(0, VAIN_WIDTH) / 1e6)
+    finally:
+        faults.switch(on=False)
+        windows.close()
+    area[half:] = contents[half:]
+    ksm.wait_scans(2)
+    ksm.stop()
+    model.check_audit()
+    assert area[:] == contents
+    area.close()
 
 
 @pytest.mark.needs(nodes=2)

@@ -11,14 +11,13 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from fcntl import F_SETPIPE_SZ, fcntl, ioctl
+from fcntl import ioctl
 from pathlib import Path
 
 import pytest
 
 from nuksmlab import wait
-from nuksmlab.area import address_of
+from nuksmlab.area import address_of, held_by_a_pipe
 from nuksmlab.bench.scanner import Scanner
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
@@ -124,18 +123,6 @@ def by_a_userfaultfd(area: mmap.mmap, contents: bytes) -> None:
     copy = struct.pack("4Qq", start, ctypes.addressof(source), SIZE, 0, 0)
     ioctl(uffd, UFFDIO_COPY, copy)
     os.close(uffd)
-
-
-@contextmanager
-def held_by_a_pipe(area: mmap.mmap, count: int) -> Iterator[None]:
-    """The first pages of it."""
-    held, into = os.pipe()
-    fcntl(into, F_SETPIPE_SZ, SIZE)
-    vector = (ctypes.c_void_p * 2)(address_of(area), count * PAGE)
-    assert libc.vmsplice(into, ctypes.byref(vector), 1, 0) == count * PAGE
-    yield
-    os.close(held)
-    os.close(into)
 
 
 def unseen(area: mmap.mmap, contents: bytes) -> None:

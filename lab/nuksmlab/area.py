@@ -2,6 +2,7 @@
 """Memory of this process itself, offered to KSM, and of a child that has it, too."""
 
 import ctypes
+import fcntl
 import mmap
 import os
 from collections.abc import Iterator
@@ -36,6 +37,19 @@ def equal_to(tenant: Tenant) -> mmap.mmap:
         memory.seek(int(tenant.facts["equal_at"], 16))
         contents = memory.read(length)
     return offered(contents)
+
+
+@contextmanager
+def held_by_a_pipe(area: mmap.mmap, count: int) -> Iterator[None]:
+    """So many pages, the first ones of it."""
+    held, into = os.pipe()
+    fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, count * mmap.PAGESIZE)
+    vector = (ctypes.c_void_p * 2)(address_of(area), count * mmap.PAGESIZE)
+    spliced = ctypes.CDLL(None).vmsplice(into, ctypes.byref(vector), 1, 0)
+    assert spliced == count * mmap.PAGESIZE
+    yield
+    os.close(held)
+    os.close(into)
 
 
 @contextmanager

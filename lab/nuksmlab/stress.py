@@ -208,11 +208,16 @@ class Faults:
             put(kind / "verbose", 0)
         if self.kinds:
             put(DEBUGFS / "fail_page_alloc" / "min-order", 0)
+            put(DEBUGFS / "fail_page_alloc" / "ignore-gfp-highmem", "N")
             put(Path(f"/proc/{processes.pid_of('ksmd')}/make-it-fail"), 1)
 
     def switch(self, on: bool) -> None:
         for kind in self.kinds:
             put(kind / "probability", FAULT_PERCENT if on else 0)
+
+    def refuse_pages(self) -> None:
+        """Every other one; what is smaller than a page only if it takes a new one."""
+        put(DEBUGFS / "fail_page_alloc" / "probability", 50)
 
 
 class Windows:
