@@ -214,6 +214,8 @@ static void nuksm_all_left(const struct ksm_stable_node *stable_node)
 	hlist_for_each_entry(rmap_item, &stable_node->hlist, hlist) {
 		nuksm_count_sharer(rmap_item, nid, !rmap_item->hlist.next, -1);
 		nuksm_mark_left(rmap_item);
+		/* What is there next is not taken for the page that it has */
+		rmap_item->head = NULL;
 		cond_resched();
 	}
 }

@@ -97,12 +97,6 @@ static void nuksm_add_sharer(const struct ksm_rmap_item *rmap_item, u8 heat)
 #define NUKSM_CHOSEN_FOR_NOW	(U32_MAX - 1)
 static u32 nuksm_chosen_lot = NUKSM_NOT_CHOSEN;
 
-/* Is @page a part of no huge page, or of one that can be split? */
-static bool nuksm_may_be_small(struct page *page)
-{
-	return !folio_test_large(page_folio(page)) || !nuksm_is_held(page_folio(page));
-}
-
 /* A huge page that is to be merged is split. Is @page a part of none now? */
 static bool nuksm_is_small(const struct ksm_rmap_item *rmap_item, struct page *page)
 {
@@ -119,16 +113,20 @@ static bool nuksm_is_small(const struct ksm_rmap_item *rmap_item, struct page *p
 }
 
 /*
- * Two pages are about to become one. That takes both, so neither is split, or becomes a merged
- * page, if the other cannot be split. Of two parts of one huge page stock finds out.
+ * Two pages are about to become one. That takes both, so neither becomes a merged page if the
+ * other cannot be split, nor is split if it is held. Of two parts of one huge page stock finds
+ * out.
  */
 static bool nuksm_are_small(const struct ksm_rmap_item *rmap_item, struct page *page,
 			    const struct ksm_rmap_item *tree_rmap_item,
 			    struct page *tree_page)
 {
-	return page_folio(page) == page_folio(tree_page) ||
-	       (nuksm_may_be_small(tree_page) && nuksm_may_be_small(page) &&
-		nuksm_is_small(tree_rmap_item, tree_page) && nuksm_is_small(rmap_item, page));
+	if (page_folio(page) == page_folio(tree_page))
+		return true;
+	if (!folio_test_large(page_folio(page)) && !folio_test_large(page_folio(tree_page)))
+		return true;
+	return !nuksm_is_held(page_folio(page)) && !nuksm_is_held(page_folio(tree_page)) &&
+	       nuksm_is_small(tree_rmap_item, tree_page) && nuksm_is_small(rmap_item, page);
 }
 
 /*

@@ -161,8 +161,8 @@ static void nuksm_file_instead(struct ksm_rmap_item *rmap_item, struct page *pag
 	/* One was merged in vain, and there was no memory for a copy: it was filed alone */
 	if ((rmap_item->address | tree_rmap_item->address) & STABLE_FLAG)
 		return;
-	/* Or not even that */
-	if (folio_test_ksm(page_folio(page)) && folio_mapped(page_folio(page)))
+	/* Or not even that; or there is a copy, which is another page */
+	if (folio_test_ksm(page_folio(page)))
 		return;
 	if (nuksm_is_held(page_folio(page)) ||
 	    !(nuksm_is_held(folio) || folio_test_large(folio)))
