@@ -3,6 +3,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,15 +14,24 @@ from nuksmlab.machine import Machine
 from nuksmlab.paper import extent, guest, runner
 from nuksmlab.paper.extent import CORRECTED, NUKSM, OFF, STOCK, Part
 from nuksmlab.paper.trial import local_pages_percent, places
-from nuksmlab.paper.where import Host
+from nuksmlab.paper.where import BALANCING, Host
 from nuksmlab.workload import Instance
 
 SMALL = replace(extent.HOST, kib=4096, operations={"random_access": 1000})
 LOCAL = {OFF: [100, 100], STOCK: [100, 0], NUKSM: [50, 50], CORRECTED: [50, 50]}
 
 
+@pytest.fixture
+def unbalanced() -> Iterator[None]:
+    """Nobody but KSM moves pages."""
+    before = BALANCING.read_text()
+    BALANCING.write_text("0")
+    yield
+    BALANCING.write_text(before)
+
+
 @pytest.mark.needs(nodes=2)
-@pytest.mark.usefixtures("ksm")
+@pytest.mark.usefixtures("ksm", "unbalanced")
 def test_trials_run_on_this_machine_itself(tmp_path: Path) -> None:
     trials = [
         extent.trial(SMALL, "random_access", configuration, places([0, 1]))
