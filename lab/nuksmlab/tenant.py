@@ -93,6 +93,11 @@ class Controlled:
     def receive(self) -> dict[str, int]:
         return {key: int(value) for key, value in self._read("ok").items()}
 
+    def has_answered(self) -> bool:
+        """Is there something for `receive` to take?"""
+        assert self.process.stdout is not None
+        return bool(select.select([self.process.stdout], [], [], 0)[0])
+
     def command(self, command: str) -> dict[str, int]:
         self.send(command)
         return self.receive()

@@ -229,8 +229,9 @@ size_t memory_stack(struct memory *memory, size_t wanted)
 
 	memory_lock();
 	for (; pages->count > 1 && made < wanted; made++) {
+		/* Without an address, what a register has by chance is taken for one */
 		void *moved = mremap(pages->base, bytes, bytes,
-				     MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+				     MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 
 		if (moved == MAP_FAILED ||
 		    (!made && madvise(moved, bytes, MADV_DONTNEED)))

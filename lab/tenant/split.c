@@ -76,7 +76,7 @@ static bool stack(void *huge, size_t areas)
 {
 	for (size_t made = 0; made < areas; made++)
 		if (mremap(huge, HUGE_BYTES, HUGE_BYTES,
-			   MREMAP_MAYMOVE | MREMAP_DONTUNMAP) == MAP_FAILED)
+			   MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL) == MAP_FAILED)
 			return false;
 	return !madvise(huge, HUGE_BYTES, MADV_HUGEPAGE);
 }
