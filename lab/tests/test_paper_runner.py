@@ -10,10 +10,12 @@ import pytest
 from nuksmlab import machine
 from nuksmlab.counter import Caches
 from nuksmlab.machine import Machine
-from nuksmlab.paper import runner
+from nuksmlab.paper import model, runner
+from nuksmlab.paper.experiments import Trials
 from nuksmlab.paper.extent import OFF, QUICK, STOCK, Part, trial
 from nuksmlab.paper.merging import plan
 from nuksmlab.paper.runner import Facts, made_from
+from nuksmlab.paper.section import Section
 from nuksmlab.paper.trial import places
 
 
@@ -87,6 +89,18 @@ def test_another_plan_or_program_is_run_again(
     where.programs[0].write_text("new")
     runner.run(other, where, tmp_path / "x")
     assert where.runs == 3
+
+
+def test_what_other_trials_found_is_not_shown(
+    part: Part, where: Nowhere, tmp_path: Path
+) -> None:
+    runner.run(part, where, tmp_path / part.name)
+    other = replace(part, trials=[trial(QUICK, "btree", STOCK, places([0, 1]))])
+    experiment = Trials("x", lambda _: [other], lambda *_: Section("", []))
+    hardware = model.read_hardware(model.PAPERS_MACHINE)
+    found = experiment.gather(tmp_path, QUICK, where, hardware)
+    assert found.section is None
+    assert found.missing == ["x-btree (other trials were run)"]
 
 
 def test_what_lacks_nodes_is_not_run(

@@ -100,7 +100,10 @@ class Trials:
         found = Gathered(None, {}, [])
         results: list[Result] = []
         for part in self.parts(size):
-            if done := runner.completed(raw / part.name):
+            done = runner.completed(raw / part.name)
+            if done and not runner.is_of(part, raw / part.name):
+                found.missing.append(f"{part.name} (other trials were run)")
+            elif done:
                 found.kept[part.name] = done
                 results += runner.read(raw / part.name)
                 if not runner.is_current(part, where, done):

@@ -149,6 +149,11 @@ def run_once(kept: Path, plan: object, facts: Facts, boot: Callable[[], None]) -
     (kept / "complete.json").write_text(json.dumps(done, indent=1) + "\n")
 
 
+def is_of(part: Part, kept: Path) -> bool:
+    """Were these trials run, whatever they were made from?"""
+    return bool(json.loads((kept / "plan.json").read_text()) == part.trials)
+
+
 def is_current(part: Part, where: Where, known: Complete) -> bool:
     return known["inputs"] == inputs(part, where)
 
