@@ -4,7 +4,7 @@
 import mmap
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -28,10 +28,6 @@ HARD_OFFLINE = Path("/sys/devices/system/memory/hard_offline_page")
 FAILED = 16
 
 NOBODY = 65534
-
-ZRAM = Path("/sys/block/zram0")
-CACHE_MIB = 96
-DROP = Path("/proc/sys/vm/drop_caches")
 
 # One page in twenty; so few of them may be missed.
 HOT = PAGES // 20
@@ -375,7 +371,7 @@ def test_there_are_none_where_memory_is_short(
     with reading(pair[0]), reading(pair[1]):
         wait_for(ksm, PAGES)
         # Or kswapd takes files instead
-        stress.put(DROP, 1)
+        stress.put(Path("/proc/sys/vm/drop_caches"), 1)
         fillers = [
             filler for node in ksm.replicas() for filler in overfill(start, node)
         ]
@@ -384,39 +380,6 @@ def test_there_are_none_where_memory_is_short(
             look(ksm)
         assert count(ksm) == 0
         model.check_intact([*pair, *fillers])
-
-
-@pytest.fixture
-def cached() -> Iterator[None]:
-    """Each node has pages of a file, a compressed disk; more than its watermarks."""
-    stress.put(ZRAM / "disksize", f"{2 * CACHE_MIB}M")
-    with Path("/dev", ZRAM.name).open("rb", buffering=0) as disk:
-        for node in (0, 1):
-            assert numa.high_watermark_mib(node) < CACHE_MIB / 2
-            with numa.running_on(node):
-                for _ in range(CACHE_MIB):
-                    assert len(disk.read(1 << 20)) == 1 << 20
-        yield
-    stress.put(ZRAM / "reset", 1)
-
-
-@pytest.mark.usefixtures("cached")
-def test_files_are_given_up_first(ksm: Ksm, pair: list[Tenant]) -> None:
-    """Who reads many of them takes no replicas from others."""
-    with reading(pair[0]), reading(pair[1]):
-        wait_for(ksm, PAGES)
-        before = ksm.read("replicas_folded")
-        stress.put(DROP, 2)  # all that can be asked back, but files
-        for _ in range(SOON):
-            look(ksm)
-        assert ksm.read("replicas_folded") == before
-        stress.put(DROP, 1)
-        stress.put(DROP, 2)
-        wait.until(
-            lambda: ksm.read("replicas_folded") > before,
-            lambda: f"{count(ksm)} replicas",
-        )
-        model.check_intact(pair)
 
 
 def test_a_look_sees_more_that_is_local(ksm: Ksm, pair: list[Tenant]) -> None:

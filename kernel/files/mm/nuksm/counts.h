@@ -277,6 +277,12 @@ static inline void nuksm_left(struct ksm_rmap_item *rmap_item,
 
 static inline void nuksm_all_left(const struct ksm_stable_node *stable_node)
 {
+	struct ksm_rmap_item *rmap_item;
+
+	if (!IS_ENABLED(CONFIG_NUKSM))
+		return;
+	hlist_for_each_entry(rmap_item, &stable_node->hlist, hlist)
+		rmap_item->head = NULL;
 }
 
 static inline bool nuksm_has_areas(const struct ksm_stable_node *stable_node)

@@ -247,12 +247,9 @@ static bool nuksm_fold_some(void)
 	return false;
 }
 
-/* Files first: who reads many of them, once, would take others' replicas all the time. */
 static unsigned long nuksm_count_replicas(struct shrinker *shrinker,
 					  struct shrink_control *sc)
 {
-	if (nuksm_has_files(sc->nid))
-		return 0;
 	return atomic_long_read(&nuksm_node_counts[sc->nid].replicas) ?: SHRINK_EMPTY;
 }
 

@@ -469,7 +469,6 @@ u8 nuksm_heat(struct folio *folio, bool touched, bool young);
 int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
 		  unsigned long kpfn, enum nuksm_asker asker, int *wanted);
 bool nuksm_takes_replica(int nid);
-bool nuksm_has_files(int nid);
 bool nuksm_is_tight(int nid);
 bool nuksm_payer_is_limited(struct folio *folio);
 

@@ -125,13 +125,8 @@ u8 nuksm_heat(struct folio *folio, bool touched, bool young)
 	return NUKSM_COLD;
 }
 
-/**
- * nuksm_has_files - are there files to be given up on a node?
- * @nid: the node
- *
- * Return: whether it has so many clean pages of files that kswapd can make room by these.
- */
-bool nuksm_has_files(int nid)
+/* Has the node so many pages of files that they are enough to be given up? */
+static bool has_cache(int nid)
 {
 	struct pglist_data *pgdat = NODE_DATA(nid);
 	unsigned long clean = node_page_state(pgdat, NR_INACTIVE_FILE);
@@ -168,7 +163,7 @@ static bool is_above(int nid, enum zone_watermarks mark)
 static bool has_room(int nid)
 {
 	return node_state(nid, N_MEMORY) &&
-	       is_above(nid, nuksm_has_files(nid) ? WMARK_LOW : WMARK_HIGH);
+	       is_above(nid, has_cache(nid) ? WMARK_LOW : WMARK_HIGH);
 }
 
 /**
@@ -182,7 +177,7 @@ static bool has_room(int nid)
  */
 bool nuksm_is_tight(int nid)
 {
-	return !nuksm_has_files(nid) && !is_above(nid, WMARK_LOW);
+	return !has_cache(nid) && !is_above(nid, WMARK_LOW);
 }
 
 /**
