@@ -196,10 +196,11 @@ def test_nothing_is_made_or_folded_while_nothing_changes(
 ) -> None:
     with reading(pair[0]), reading(pair[1]):
         look_until_seen(ksm, 2 * SOON, 2 * PAGES)
-        before = [ksm.read(name) for name in ("replicas_made", "migrated")]
+        names = ("replicas_made", "replicas_folded", "migrated")
+        before = [ksm.read(name) for name in names]
         assert before[0] >= PAGES
         look_until_seen(ksm, 2 * SOON, 2 * PAGES)
-        assert [ksm.read(name) for name in ("replicas_made", "migrated")] == before
+        assert [ksm.read(name) for name in names] == before
     model.check_intact(pair)
 
 
