@@ -132,8 +132,13 @@ def observe_all(parts: Sequence[Part], breaking: str = "") -> list[Result]:
     return results
 
 
-def section(name: str, breaking: str = "", size: Extent = QUICK) -> Section:
+def experiment_of(name: str) -> experiments.Trials:
     (experiment,) = (one for one in experiments.TRIALS if one.name == name)
+    return experiment
+
+
+def section(name: str, breaking: str = "", size: Extent = QUICK) -> Section:
+    experiment = experiment_of(name)
     return experiment.section(observe_all(experiment.parts(size), breaking), HARDWARE)
 
 
@@ -294,7 +299,7 @@ def test_fair_placement_under_stocks_name_is_found_out() -> None:
 
 
 def test_huge_pages_that_were_not_there_prove_nothing() -> None:
-    (experiment,) = (one for one in experiments.TRIALS if one.name == "busy")
+    experiment = experiment_of("busy")
     results = observe_all(experiment.parts(QUICK))
     results[-1]["huge_kib"] = [4096, 0]
     missing = "none hot, huge pages: of the data, in huge pages before merging"
@@ -554,7 +559,7 @@ def test_a_machine_that_cannot_run_the_trials_is_refused(
 
 def replicated(change: Callable[[Result], None], hot: int = 5) -> list[str]:
     """Goals of replicas that fail where results that reach them are changed."""
-    (experiment,) = (one for one in experiments.TRIALS if one.name == "replicas")
+    experiment = experiment_of("replicas")
     results = observe_all(experiment.parts(QUICK))
     for result in results:
         result["trial"]["use"]["hot_percent"] = hot
