@@ -12,7 +12,7 @@ import pytest
 from nuksmlab import numa, policy, stress, wait
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm, process_stat
-from nuksmlab.looks import SOON, look, look_until_seen, reading
+from nuksmlab.looks import SOON, look, look_until_seen, reading, use_now_and_then
 from nuksmlab.tenant import StartTenant, Tenant
 
 pytestmark = pytest.mark.needs(nodes=2)
@@ -100,6 +100,34 @@ def test_no_page_moves_for_who_begins_and_stops_together(
         for tenant in tenants:
             tenant.quit()
     assert after == before
+
+
+def test_pages_stay_near_who_uses_them_now_and_then(
+    ksm: Ksm, pair: list[Tenant]
+) -> None:
+    """He is not hot, and the other one is: chance may have looks see it so, too."""
+    before = ksm.read("migrated")
+    with reading(pair[0]):
+        use_now_and_then(ksm, pair[1], 2 * PAGES)
+        assert ksm.read("migrated") == before
+        look_until_seen(ksm, SOON, PAGES)
+    assert pair[0].share_on(0) >= 0.99
+    model.check_intact(pair)
+
+
+def test_who_uses_pages_now_and_then_has_his_part_of_them(
+    ksm: Ksm, pair: list[Tenant]
+) -> None:
+    """He had them all."""
+    with reading(pair[0]):
+        look_until_seen(ksm, SOON, PAGES)
+    for _ in range(SOON):
+        look(ksm)
+    with reading(pair[1]):
+        use_now_and_then(ksm, pair[0], 2 * PAGES)
+    found = [pair[0].share_on(node) for node in (0, 1)]
+    assert policy.off_by_more_than_chance(found, [0.5, 0.5], PAGES) is None
+    model.check_intact(pair)
 
 
 @pytest.mark.usefixtures("pair")

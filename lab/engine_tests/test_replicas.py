@@ -14,7 +14,7 @@ from nuksmlab import domains, numa, stress, wait
 from nuksmlab.domains import Group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm, process_stat
-from nuksmlab.looks import SOON, look, look_until_seen, reading
+from nuksmlab.looks import SOON, look, look_until_seen, reading, use_now_and_then
 from nuksmlab.replicas import count, wait_for
 from nuksmlab.tenant import Spec, StartTenant, Tenant
 
@@ -201,6 +201,24 @@ def test_nothing_is_made_or_folded_while_nothing_changes(
         assert before[0] >= PAGES
         look_until_seen(ksm, 2 * SOON, 2 * PAGES)
         assert [ksm.read(name) for name in names] == before
+    model.check_intact(pair)
+
+
+def test_who_uses_pages_now_and_then_keeps_them_from_nobody(
+    ksm: Ksm, pair: list[Tenant]
+) -> None:
+    """Half of them are near him by lot: the other one gets copies of these."""
+    near_him = round(PAGES * pair[0].share_on(0))
+    made = ksm.read("replicas_made")
+    with reading(pair[1]):
+        use_now_and_then(ksm, pair[0], 2 * PAGES)
+        assert pair[1].share_on(1) == 1
+        assert count(ksm) == ksm.read("replicas_made") - made == near_him
+        assert pair[0].share_on(0) == near_him / PAGES
+        wait_for(ksm, 0)
+        look_until_seen(ksm, SOON, PAGES)
+        assert pair[1].share_on(1) == 1
+        assert ksm.read("pages_shared") == PAGES
     model.check_intact(pair)
 
 

@@ -20,6 +20,15 @@ def reading(tenant: Tenant) -> Iterator[None]:
     tenant.command("churn stop")
 
 
+def use_now_and_then(ksm: Ksm, tenant: Tenant, pages: int) -> None:
+    """In few of eight looks, but in one of them: these see `pages` used."""
+    for _ in range(SOON // 2):
+        with reading(tenant):
+            look_until_seen(ksm, 1, pages)
+        for _ in range(3):
+            look(ksm)
+
+
 def used(ksm: Ksm) -> int:
     """Mappings that looks saw used so far."""
     return ksm.read("used_local") + ksm.read("used_remote")

@@ -20,6 +20,7 @@
  * @over: it ended with more than the budget has
  * @most_weight: its @heaviest
  * @chance: of the page that is looked at, see nuksm_counts()
+ * @eager: that page had rank enough for a replica before it was looked at
  */
 static struct nuksm_ranking {
 	u8 number;
@@ -29,6 +30,7 @@ static struct nuksm_ranking {
 	bool over;
 	u32 most_weight;
 	u32 chance;
+	bool eager;
 } nuksm_ranking;
 
 /* Do so many replicas more fit into the budget? Without replicas merging would save more. */
@@ -98,6 +100,7 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 {
 	u8 round = nuksm_ranking.number % BIT(NUKSM_ROUND_BITS);
 	const struct ksm_rmap_item *item;
+	struct nuksm_compared *compared = &nuksm_ranking.seen.compared;
 	bool used = false, counts = false;
 
 	nuksm_ranking.chance = get_random_u32();
@@ -113,6 +116,11 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 			break;
 		cond_resched();
 	}
+	if (stable_node->replica && !stable_node->rank) {
+		compared->idle++;
+		compared->idle_used += counts;
+	}
+	nuksm_ranking.eager = stable_node->rank >= NUKSM_RANK_COPIED;
 	stable_node->ranked = round;
 	stable_node->rank = nuksm_next_rank(stable_node->rank, counts);
 	if (stable_node->replica) {
@@ -126,11 +134,11 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 #define NUKSM_PAYERS_ASKED	256
 
 /*
- * Of those who use the page and whose home is @nid, one who may pay for a copy: one whose use
- * *@counts, if there is.
+ * Of those for whom the page is hot and whose home is @nid, one who may pay for a copy: one who
+ * *@used it within the glance, if there is, or even one whose use *@counts.
  */
 static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, int nid,
-				     bool *counts)
+				     bool *used, bool *counts)
 {
 	const struct ksm_rmap_item *item;
 	struct nuksm_payers payers = {};
@@ -138,11 +146,12 @@ static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, 
 
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
 		if (item->home == nid && nuksm_own_heat(item) == NUKSM_TOUCHED &&
-		    nuksm_is_glanced(item) && !ksm_test_exit(item->mm) &&
+		    (!payer || nuksm_is_glanced(item)) && !ksm_test_exit(item->mm) &&
 		    nuksm_is_settled(item->mm, stable_node->domain) &&
 		    nuksm_may_pay(item->mm, &payers)) {
 			payer = item->mm;
-			*counts = nuksm_counts(item);
+			*used |= nuksm_is_glanced(item);
+			*counts = nuksm_is_glanced(item) && nuksm_counts(item);
 		}
 		if (*counts || payers.asked == NUKSM_PAYERS_ASKED)
 			break;
@@ -168,28 +177,32 @@ static bool nuksm_has_room_for(const struct ksm_stable_node *stable_node)
 /*
  * The page would have one more replica, on node @nid: who of those who use it there pays for
  * that, or NULL? The budget is for pages that have rank, and what these leave for any that are
- * used; if it is spent, those that always have rank wait for others to lose theirs. @first: that
- * is asked for the first time in this round.
+ * used; if it is spent, they wait until it is seen that they are used more often than replicas
+ * without rank. @first: that is asked for the first time in this round.
  */
 static struct mm_struct *nuksm_affords(const struct ksm_stable_node *stable_node, int nid,
 				       bool first)
 {
+	struct nuksm_round *seen = &nuksm_ranking.seen;
 	struct mm_struct *payer = NULL;
-	bool counts = false;
+	bool used = false, counts = false;
 
 	if (nuksm_takes_replica(nid))
-		payer = nuksm_payer(stable_node, nid, &counts);
+		payer = nuksm_payer(stable_node, nid, &used, &counts);
 	if (!payer)
 		return NULL;
-	nuksm_ranking.seen.used += first;
-	nuksm_ranking.seen.counted += first && counts;
+	if (first) {
+		seen->used += used;
+		seen->counted += counts;
+		seen->compared.eager += nuksm_ranking.eager;
+		seen->compared.eager_used += nuksm_ranking.eager && counts;
+	}
 	if (!counts)
 		return NULL;
 	if (nuksm_fits_budget(1))
 		return stable_node->rank >= NUKSM_RANK_COPIED || nuksm_ranking.rules.leaves ?
 			       payer : NULL;
-	/* Those that are as hot as what there is would go to and fro */
-	nuksm_ranking.seen.refused += first && stable_node->rank == NUKSM_RANK_MOST;
+	seen->refused += first && stable_node->rank == NUKSM_RANK_MOST;
 	return NULL;
 }
 

@@ -340,8 +340,9 @@ static u8 heat_after(const char *looks, u8 before)
 
 static void heat_follows_use_and_keeps_from_changing(struct kunit *test)
 {
-	KUNIT_EXPECT_EQ(test, heat_after("111", NUKSM_COLD), NUKSM_COLD);
-	KUNIT_EXPECT_EQ(test, heat_after("1111", NUKSM_COLD), NUKSM_TOUCHED);
+	KUNIT_EXPECT_EQ(test, heat_after("11111", NUKSM_COLD), NUKSM_COLD);
+	KUNIT_EXPECT_EQ(test, heat_after("111111", NUKSM_COLD), NUKSM_TOUCHED);
+	KUNIT_EXPECT_EQ(test, heat_after("10101111", NUKSM_COLD), NUKSM_TOUCHED);
 	KUNIT_EXPECT_EQ(test, heat_after("0000000", NUKSM_TOUCHED), NUKSM_TOUCHED);
 	KUNIT_EXPECT_EQ(test, heat_after("00000000", NUKSM_TOUCHED), NUKSM_COLD);
 	/* What is used now and then stays what it is */
@@ -437,7 +438,7 @@ static void glances_are_as_short_as_the_budget_asks_for(struct kunit *test)
 			NUKSM_GLANCE_MOST_MS);
 }
 
-/* Pages of which there may be replicas, as used by the model below. */
+/* Pages of which there may be replicas, as used by the model below: most of them seldom. */
 #define MODEL_HOT	500UL
 #define MODEL_WARM	5000UL
 #define MODEL_BUDGET	1000UL
@@ -449,13 +450,66 @@ static bool model_use(struct rnd_state *rnd, unsigned long glance_ms, u32 every_
 	       (glance_ms ?: 100) * 1000;
 }
 
-/* Of rounds of looks at pages of two kinds, which have replicas or want them. */
+/*
+ * Of rounds of looks at pages, which have replicas or want them. Each is used once in so many ms,
+ * or never, if that is 0.
+ */
 struct model {
 	struct rnd_state rnd;
+	unsigned long pages;
+	u16 *every_ms;
 	u8 *ranks;
 	bool *copied;
 	struct nuksm_rules rules;
 };
+
+static void model_open(struct kunit *test, struct model *model, unsigned long pages)
+{
+	*model = (struct model){ .pages = pages };
+	model->every_ms = kunit_kzalloc(test, pages * sizeof(*model->every_ms), GFP_KERNEL);
+	model->ranks = kunit_kzalloc(test, pages, GFP_KERNEL);
+	model->copied = kunit_kzalloc(test, pages * sizeof(*model->copied), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, model->every_ms);
+	KUNIT_ASSERT_NOT_NULL(test, model->ranks);
+	KUNIT_ASSERT_NOT_NULL(test, model->copied);
+	prandom_seed_state(&model->rnd, 17);
+}
+
+/* From now on. */
+static void model_use_each(struct model *model, unsigned long first, unsigned long n,
+			   u16 every_ms)
+{
+	unsigned long i;
+
+	for (i = first; i < first + n; i++)
+		model->every_ms[i] = every_ms;
+}
+
+static unsigned long model_copies(const struct model *model, unsigned long first,
+				  unsigned long n)
+{
+	unsigned long i, copies = 0;
+
+	for (i = first; i < first + n; i++)
+		copies += model->copied[i];
+	return copies;
+}
+
+/* What a round of looks sees of use, as nuksm_rank() and nuksm_affords() count it. */
+static void model_see(const struct model *model, unsigned long i, bool use,
+		      struct nuksm_round *round)
+{
+	struct nuksm_compared *compared = &round->compared;
+	bool idle = model->copied[i] && !model->ranks[i];
+	bool eager = !model->copied[i] && model->ranks[i] >= NUKSM_RANK_COPIED;
+
+	round->used += use;
+	round->counted += use;
+	compared->idle += idle;
+	compared->idle_used += idle && use;
+	compared->eager += eager;
+	compared->eager_used += eager && use;
+}
 
 /*
  * One round, see nuksm_tend(); those that come first get replicas first. Returns how many
@@ -463,84 +517,125 @@ struct model {
  */
 static unsigned long model_round(struct model *model)
 {
-	unsigned long used = 0, refused = 0, copies = 0, changes = 0;
+	unsigned long copies = model_copies(model, 0, model->pages), changes = 0, i;
 	unsigned long before = model->rules.glance_ms;
-	struct nuksm_round round;
+	struct nuksm_round round = {};
 	u8 *ranks = model->ranks;
 	bool *copied = model->copied;
-	int i;
 
-	for (i = 0; i < MODEL_WARM + MODEL_HOT; i++)
-		copies += copied[i];
-	for (i = 0; i < MODEL_WARM + MODEL_HOT; i++) {
-		bool use = model_use(&model->rnd, before, i < MODEL_WARM ? 50 : 5);
-		bool has_rank;
+	for (i = 0; i < model->pages; i++) {
+		u16 every_ms = model->every_ms[i];
+		bool use = every_ms && model_use(&model->rnd, before, every_ms);
 
+		model_see(model, i, use, &round);
 		ranks[i] = nuksm_next_rank(ranks[i], use);
-		has_rank = ranks[i] >= NUKSM_RANK_COPIED;
-		used += use;
 		if (copied[i] && !ranks[i] && model->rules.outranked &&
 		    copies + model->rules.outranked > MODEL_BUDGET) {
 			copied[i] = false;
 			copies--;
 			changes++;
 		} else if (!copied[i] && use && copies < MODEL_BUDGET &&
-			   (has_rank || model->rules.leaves)) {
+			   (ranks[i] >= NUKSM_RANK_COPIED || model->rules.leaves)) {
 			copied[i] = true;
+			ranks[i] = NUKSM_RANK_COPIED;
 			copies++;
 			changes++;
 			model->rules.outranked -= min(model->rules.outranked, 1UL);
-		} else if (!copied[i] && use && copies >= MODEL_BUDGET) {
-			refused += ranks[i] == NUKSM_RANK_MOST;
 		}
 	}
-	round = (struct nuksm_round){ .used = used, .counted = used, .refused = refused };
 	nuksm_end_round(&model->rules, &round, MODEL_BUDGET, 100);
+	return changes;
+}
+
+static unsigned long model_rounds(struct model *model, int rounds)
+{
+	unsigned long changes = 0;
+
+	while (rounds--)
+		changes += model_round(model);
 	return changes;
 }
 
 /* Pages used every 5 ms, behind ten times as many used every 50 ms: all have replicas. */
 static void budget_is_for_the_hottest(struct kunit *test)
 {
-	size_t n = MODEL_WARM + MODEL_HOT;
-	unsigned long all = 0, changes = 0;
-	struct model model = {};
-	int i, hot = 0;
+	struct model model;
 
-	model.ranks = kunit_kzalloc(test, n, GFP_KERNEL);
-	model.copied = kunit_kzalloc(test, n * sizeof(*model.copied), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, model.ranks);
-	KUNIT_ASSERT_NOT_NULL(test, model.copied);
-	prandom_seed_state(&model.rnd, 17);
-	for (i = 0; i < 40; i++)
-		model_round(&model);
-	for (i = 0; i < 40; i++)
-		changes += model_round(&model);
-	for (i = 0; i < n; i++)
-		all += model.copied[i];
-	for (i = MODEL_WARM; i < n; i++)
-		hot += model.copied[i];
-	KUNIT_EXPECT_EQ(test, hot, MODEL_HOT);
+	model_open(test, &model, MODEL_WARM + MODEL_HOT);
+	model_use_each(&model, 0, MODEL_WARM, 50);
+	model_use_each(&model, MODEL_WARM, MODEL_HOT, 5);
+	model_rounds(&model, 40);
+	KUNIT_EXPECT_LE(test, model_rounds(&model, 40), MODEL_BUDGET / 10);
+	KUNIT_EXPECT_EQ(test, model_copies(&model, MODEL_WARM, MODEL_HOT), MODEL_HOT);
 	/* What was taken from one is another's in the next round */
-	KUNIT_EXPECT_GE(test, all, MODEL_BUDGET - MODEL_BUDGET / 100);
-	KUNIT_EXPECT_LE(test, all, MODEL_BUDGET);
-	/* A warm one may take another one's, if it is used within several glances by chance */
-	KUNIT_EXPECT_LE(test, changes, MODEL_BUDGET / 20);
+	KUNIT_EXPECT_GE(test, model_copies(&model, 0, model.pages), MODEL_BUDGET * 99 / 100);
+	KUNIT_EXPECT_LE(test, model_copies(&model, 0, model.pages), MODEL_BUDGET);
 	KUNIT_EXPECT_GE(test, model.rules.glance_ms, 2);
 	KUNIT_EXPECT_LE(test, model.rules.glance_ms, 8);
+}
+
+/* However many they are, so that a glance sees more of them, or fewer. */
+static void pages_that_are_equally_hot_keep_their_replicas(struct kunit *test)
+{
+	unsigned long n;
+
+	for (n = MODEL_BUDGET * 11 / 10; n <= 5 * MODEL_BUDGET; n += n / 5) {
+		struct model model;
+
+		model_open(test, &model, n);
+		model_use_each(&model, 0, n, 50);
+		model_rounds(&model, 40);
+		KUNIT_EXPECT_LE(test, model_rounds(&model, 40), MODEL_BUDGET / 20);
+	}
+}
+
+/* They come when all of the budget is spent, as many as it is enough for, or some few. */
+static void hotter_pages_get_the_budget_of_warm_ones(struct kunit *test)
+{
+	unsigned long hot;
+
+	for (hot = MODEL_BUDGET / 10; hot <= MODEL_BUDGET / 2; hot *= 2) {
+		struct model model;
+
+		model_open(test, &model, 3 * MODEL_BUDGET + hot);
+		model_use_each(&model, 0, 3 * MODEL_BUDGET, 50);
+		model_rounds(&model, 60);
+		model_use_each(&model, 3 * MODEL_BUDGET, hot, 5);
+		model_rounds(&model, 20);
+		KUNIT_EXPECT_GE(test, model_copies(&model, 3 * MODEL_BUDGET, hot),
+				hot * 9 / 10);
+	}
+}
+
+/* Those that had all of it, and are seen by hardly any glance, lose it to who uses his. */
+static void who_had_the_budget_first_does_not_keep_it(struct kunit *test)
+{
+	unsigned long honest = MODEL_BUDGET * 18 / 10;
+	struct model model;
+
+	model_open(test, &model, MODEL_BUDGET + honest);
+	model_use_each(&model, 0, MODEL_BUDGET, 5);
+	model_rounds(&model, 40);
+	KUNIT_EXPECT_EQ(test, model_copies(&model, 0, MODEL_BUDGET), MODEL_BUDGET);
+	model_use_each(&model, 0, MODEL_BUDGET, 750);
+	model_use_each(&model, MODEL_BUDGET, honest, 50);
+	model_rounds(&model, 40);
+	KUNIT_EXPECT_LE(test, model_copies(&model, 0, MODEL_BUDGET), MODEL_BUDGET / 5);
 }
 
 /* Of hundreds of glances some are late, and what they would have seen is not known. */
 static void a_round_with_late_glances_is_the_least_that_there_is(struct kunit *test)
 {
-	struct nuksm_round much = { 60, 51, .refused = 7, .in_time = 300, .late = 1 };
+	struct nuksm_round much = {
+		60, 51, { .idle = 30, .eager = 20, .eager_used = 20 }, .in_time = 300, .late = 1,
+	};
 	struct nuksm_round little = { 12, 12, .in_time = 300, .late = 1 };
 	struct nuksm_round nothing = { .late = 5 };
 	struct nuksm_rules rules = { .glance_ms = 8, .leaves = true };
 
 	KUNIT_EXPECT_TRUE(test, nuksm_end_round(&rules, &much, 1000, 5));
 	KUNIT_EXPECT_EQ(test, rules.glance_ms, 4);
-	KUNIT_EXPECT_EQ(test, rules.outranked, 7);
+	KUNIT_EXPECT_EQ(test, rules.outranked, 20);
 	KUNIT_EXPECT_FALSE(test, rules.leaves);
 
 	KUNIT_EXPECT_TRUE(test, nuksm_end_round(&rules, &little, 1000, 5));
@@ -604,6 +699,9 @@ static struct kunit_case nuksm_cases[] = {
 	KUNIT_CASE(rank_is_use_in_several_looks),
 	KUNIT_CASE(glances_are_as_short_as_the_budget_asks_for),
 	KUNIT_CASE(budget_is_for_the_hottest),
+	KUNIT_CASE(pages_that_are_equally_hot_keep_their_replicas),
+	KUNIT_CASE(hotter_pages_get_the_budget_of_warm_ones),
+	KUNIT_CASE(who_had_the_budget_first_does_not_keep_it),
 	KUNIT_CASE(a_round_with_late_glances_is_the_least_that_there_is),
 #ifdef CONFIG_NUKSM_PLACEMENT
 	KUNIT_CASE(lots_follow_from_the_whole_content),

@@ -281,6 +281,43 @@ unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
 	return glance_ms;
 }
 
+static void add_round(unsigned long *sum, unsigned long round)
+{
+	*sum += round - *sum / NUKSM_COMPARED_ROUNDS;
+}
+
+/* Of so many @of, @used were used: with how many percent of 2^16 may that be compared? */
+static u64 use_of(unsigned long used, unsigned long of, unsigned int percent)
+{
+	return div64_u64((u64)used * percent << 16, of);
+}
+
+/*
+ * Are copies that are wanted used more often than replicas without rank? They have been, or they
+ * would not be what they are, but by chance perhaps: it is what was seen since that is compared,
+ * and what may be chance is taken off.
+ */
+static bool is_outranked(const struct nuksm_compared *sums)
+{
+	unsigned long most = sums->idle_used + int_sqrt(sums->idle_used) + 1;
+	unsigned long least = sums->eager_used - int_sqrt(sums->eager_used);
+
+	return min(sums->idle, sums->eager) >= NUKSM_COMPARED_LEAST &&
+	       use_of(least, sums->eager, 100) >
+	       use_of(most, sums->idle, 100 + NUKSM_COMPARED_PERCENT);
+}
+
+/* Of all rounds with glances as long as this one's. */
+static void compare(struct nuksm_rules *rules, const struct nuksm_compared *round)
+{
+	add_round(&rules->compared.idle, round->idle);
+	add_round(&rules->compared.idle_used, round->idle_used);
+	add_round(&rules->compared.eager, round->eager);
+	add_round(&rules->compared.eager_used, round->eager_used);
+	rules->outranked = is_outranked(&rules->compared) ?
+				   min(round->idle, round->eager_used) : 0;
+}
+
 /**
  * nuksm_end_round - what follows from a round of looks
  * @rules: of this round; afterwards those of the next
@@ -308,10 +345,12 @@ bool nuksm_end_round(struct nuksm_rules *rules, const struct nuksm_round *round,
 	if (percent && saw && round->late && (!next || next > before))
 		next = before;
 	rules->glance_ms = next;
-	if (!saw)
-		return false;
-	rules->outranked = round->refused;
-	rules->leaves = (!round->late || rules->leaves) && !round->refused &&
-			!(next && (!before || next < before));
-	return true;
+	if (saw) {
+		compare(rules, &round->compared);
+		rules->leaves = (!round->late || rules->leaves) && !rules->outranked &&
+				!(next && (!before || next < before));
+	}
+	if (next != before)
+		rules->compared = (struct nuksm_compared){};
+	return saw;
 }

@@ -95,7 +95,7 @@ struct nuksm_ballot {
 };
 
 /* In so many of the last eight looks a mapping is used that becomes hot. */
-#define NUKSM_HOT_LOOKS		4
+#define NUKSM_HOT_LOOKS		6
 
 /* Replicas may be over their budget by this part of it, or so many, until looks come to them. */
 #define NUKSM_OVER_PART		8
@@ -109,11 +109,19 @@ struct nuksm_ballot {
  * these; from the second on it may have replicas.
  */
 #define NUKSM_RANK_MOST		5
-#define NUKSM_RANK_COPIED	4
+#define NUKSM_RANK_COPIED	3
 
 /* A glance, the shortest time in which use is seen, has at least and most so many ms. */
 #define NUKSM_GLANCE_LEAST_MS	1UL
 #define NUKSM_GLANCE_MOST_MS	64UL
+
+/*
+ * Uses of replicas and of copies that are wanted are compared as of about so many rounds, if there
+ * are so many of each at least, and the latter are used more often by so many percent.
+ */
+#define NUKSM_COMPARED_ROUNDS	8
+#define NUKSM_COMPARED_LEAST	8
+#define NUKSM_COMPARED_PERCENT	25
 
 void nuksm_ballot_open(struct nuksm_ballot *ballot,
 		       enum nuksm_placement placement);
@@ -134,9 +142,24 @@ unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
 				unsigned int percent);
 
 /**
+ * struct nuksm_compared - replicas without rank, and copies that pages of rank want
+ * @idle: such replicas, by the rank they had before they were looked at
+ * @idle_used: those of them that were used within the glance, as far as it counts
+ * @eager: such copies, likewise, of pages that might have them
+ * @eager_used: and those of them that were used
+ */
+struct nuksm_compared {
+	unsigned long idle;
+	unsigned long idle_used;
+	unsigned long eager;
+	unsigned long eager_used;
+};
+
+/**
  * struct nuksm_round - what a round of looks saw of use that replicas are for
  * @used: replicas that were used within the glance, and those that pages want for such use
  * @counted: those of them whose use counts
+ * @compared: of these, and of others that were not used, those without rank or that want it
  * @refused: pages that always had rank, but got none, as the budget was spent
  * @in_time: so many looks had a glance in time
  * @late: and so many had not, and saw nothing
@@ -144,6 +167,7 @@ unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
 struct nuksm_round {
 	unsigned long used;
 	unsigned long counted;
+	struct nuksm_compared compared;
 	unsigned long refused;
 	unsigned long in_time;
 	unsigned long late;
@@ -152,13 +176,15 @@ struct nuksm_round {
 /**
  * struct nuksm_rules - by what pages get replicas in a round
  * @glance_ms: how long a glance is, or 0: as long as a look
- * @outranked: so many replicas without rank have to go, for pages that were refused one
+ * @outranked: so many replicas without rank have to go, for pages that are used more often
  * @leaves: pages without rank may have some of the budget
+ * @compared: sums of the last rounds, the last ones counting most
  */
 struct nuksm_rules {
 	unsigned long glance_ms;
 	unsigned long outranked;
 	bool leaves;
+	struct nuksm_compared compared;
 };
 
 bool nuksm_end_round(struct nuksm_rules *rules, const struct nuksm_round *round,

@@ -524,6 +524,29 @@ static void nuksm_in_vain(struct ksm_stable_node *stable_node)
 		nuksm_let_go(stable_node);
 }
 
+/*
+ * By heat a page belongs to those who are hot. Do they use it more often than those on whose node
+ * it is, or did looks come to see that of them first? Who has used it in one of the last eight
+ * looks there counts as if he were hot: then it is the lot that decides, and not chance.
+ */
+static void nuksm_add_here(const struct ksm_stable_node *stable_node)
+{
+	int here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
+	const struct ksm_rmap_item *sharer;
+
+	if (nuksm_ballot.placement != NUKSM_FAIR || nuksm_ballot.hottest == NUKSM_COLD ||
+	    !test_bit(here, nuksm_ballot.nodes) || test_bit(here, nuksm_ballot.hot_nodes))
+		return;
+	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
+		if (sharer->home == here && nuksm_is_used_lately(sharer) &&
+		    !ksm_test_exit(sharer->mm)) {
+			__set_bit(here, nuksm_ballot.hot_nodes);
+			return;
+		}
+		cond_resched();
+	}
+}
+
 /* Fills the ballot with all who share the page. */
 static void nuksm_ask_sharers(const struct ksm_stable_node *stable_node)
 {
@@ -534,6 +557,7 @@ static void nuksm_ask_sharers(const struct ksm_stable_node *stable_node)
 		nuksm_add_sharer(sharer, nuksm_own_heat(sharer));
 		cond_resched();
 	}
+	nuksm_add_here(stable_node);
 }
 
 /* ksmd holds no page: where does the one that is to be asked belong now? */
