@@ -33,7 +33,7 @@ class Learned(TypedDict):
     made: int
     folded: int
     migrated: int
-    late: int  # of these three, in the last looks
+    late: int | None  # of these three, in the last looks, if they were watched
     replicas: int  # in the end
     most: int  # at any time
     glance_ms: int

@@ -20,9 +20,11 @@ MOVED, RELOCATED = "moved", "relocated"
 USES_BY_PAGE = 5
 # Of a CPU: emulated ones take long for what others do in the default's time.
 PERMILLE = 1000
-# So many looks learn what is hot, and so many more see what still changes.
+# So many looks learn what is hot.
 LOOKS = 24
-LATE_LOOKS = 12
+# With this budget so many more see what still changes.
+WATCHED_PERCENT = 5
+LATE_LOOKS = 20
 # After that.
 LOOKS_AFTER_MOVE = 10
 
@@ -78,7 +80,7 @@ class Watch:
 
         wait.until(looked, lambda: f"look {goal}", poll=0.02)
 
-    def learned(self, late: int) -> Learned:
+    def learned(self, late: int | None) -> Learned:
         made, folded, migrated = (
             now - then for now, then in zip(self.changes(), self.began, strict=True)
         )
@@ -92,6 +94,12 @@ class Watch:
             "glance_ms": self.ksm.read("replica_glance_ms"),
             "refused": self.ksm.read("replicas_refused"),
         }
+
+
+def late_changes(watch: Watch) -> int:
+    before = sum(watch.changes())
+    watch.look(LATE_LOOKS)
+    return sum(watch.changes()) - before
 
 
 def merge_busy(ksm: Ksm, busy: Busy, running: Sequence[Running]) -> None:
@@ -116,9 +124,7 @@ def merge(ksm: Ksm, use: Use, running: Sequence[Running]) -> Learned | None:
     watch = Watch(ksm)
     with using(use, instances):
         watch.look(LOOKS)
-        before = sum(watch.changes())
-        watch.look(LATE_LOOKS)
-        late = sum(watch.changes()) - before
+        late = late_changes(watch) if use["budget_percent"] == WATCHED_PERCENT else None
     if use["kind"] == MOVED:
         prefer(use, instances, instances[0].pages // 2)
     if use["kind"] == RELOCATED:

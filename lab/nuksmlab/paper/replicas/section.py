@@ -34,6 +34,11 @@ REMOTE = {2: 7.0, 4: 9.5}
 SMALL = 5  # percent: so much may be hot for that
 SAVED = 94.0
 AFTER_MOVE = 10.0
+# Of what is mapped, percent: a cold page is used in six of eight looks by chance.
+LATE = 0.1
+# Where looks see about half of a large part used, or of what is about as hot.
+LATE_BETWEEN = 5.0
+HALF = 50
 # Two counts of 200,000 accesses each, by chance: five standard deviations.
 CHANCE = 0.8
 
@@ -72,6 +77,9 @@ class Outcome:
         counts = self.counts()
         remote = sum(one["remote"] for one in counts)
         return 100 * remote / sum(one["local"] + one["remote"] for one in counts)
+
+    def mapped(self) -> int:
+        return sum(one["pages"] for one in self.result["instances"])
 
     def sharing(self) -> int:
         return self.result["pages_sharing"]
@@ -126,7 +134,8 @@ def table(outcomes: Outcomes) -> Table:
         if learned:
             figures = (
                 *(learned["replicas"], learned["most"], learned["made"]),
-                *(learned["folded"], learned["migrated"], learned["late"]),
+                *(learned["folded"], learned["migrated"]),
+                "-" if learned["late"] is None else learned["late"],
                 learned["glance_ms"],
             )
             cells += map(str, figures)
@@ -135,8 +144,9 @@ def table(outcomes: Outcomes) -> Table:
         rows.append(Row(cells, [one.result["raw"]]))
     note = (
         "Of the DRAM accesses of those who use their pages, and of what KSM saves. "
-        f"Late changes are replicas made or folded and pages moved in the last "
-        f"{use.LATE_LOOKS} of {use.LOOKS + use.LATE_LOOKS} looks."
+        "Late changes are replicas made or folded and pages moved in "
+        f"{use.LATE_LOOKS} looks, after {use.LOOKS} others, before anything is moved: "
+        f"watched with a budget of {use.WATCHED_PERCENT} %."
     )
     return Table(
         "replicas", "Remote accesses and savings", columns, rows, note, bare_heads=True
@@ -181,6 +191,12 @@ def checks(outcomes: Outcomes) -> Iterator[Check]:
                 f"{one.name}: a tenant's part of all remote accesses, %",
                 [100 * part for part in one.parts()],
                 100 * (even + policy.allowed(even, pages)),
+            )
+        if learned["late"] is not None:
+            yield at_most(
+                f"{one.name}: changes in {use.LATE_LOOKS} looks, % of what is mapped",
+                [100 * learned["late"] / one.mapped()],
+                LATE_BETWEEN if one.use["kind"] == use.ZIPF or hot > HALF else LATE,
             )
         if one.use["kind"] in (use.MOVED, use.RELOCATED):
             yield at_most(
