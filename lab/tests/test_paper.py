@@ -23,6 +23,7 @@ from nuksmlab.paper import (
     report,
     runner,
     sensitivity,
+    use,
     where,
 )
 from nuksmlab.paper.__main__ import pack, verdict
@@ -557,13 +558,18 @@ def test_a_machine_that_cannot_run_the_trials_is_refused(
         Host()
 
 
-def replicated(change: Callable[[Result], None], hot: int = 5) -> list[str]:
+def replicated(
+    change: Callable[[Result], None], hot: int = 5, apart: float = 0.95
+) -> list[str]:
     """Goals of replicas that fail where results that reach them are changed."""
     experiment = experiment_of("replicas")
     results = observe_all(experiment.parts(QUICK))
     for result in results:
         result["trial"]["use"]["hot_percent"] = hot
         percent = result["trial"]["use"]["budget_percent"]
+        if result["trial"]["use"]["kind"] == use.APART:
+            for instance in result["instances"]:
+                put(instance, apart)
         if percent:
             taken = result["pages_sharing"] * percent // 100
             result["pages_sharing"] -= taken
@@ -604,6 +610,13 @@ def test_replicas_for_one_tenant_alone_are_found_out() -> None:
     assert replicated(lambda _: None, hot=100) == []
     uneven = f"{name}: a tenant's part of all remote accesses, %"
     assert replicated(more_for_one, hot=100) == [uneven]
+
+
+def test_pages_that_are_not_where_they_are_hot_are_found_out() -> None:
+    missed = "remote accesses, %, as pages are where they are hot"
+    assert replicated(lambda _: None, apart=0.92) == [
+        f"2 nodes, apart 5 % hot, nuKSM: {missed}"
+    ]
 
 
 def one_more(result: Result) -> None:

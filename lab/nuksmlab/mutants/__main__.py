@@ -34,7 +34,7 @@ TESTED_ALWAYS = (
 )
 # Without a word by a machine in which one test, or a file of them, is run.
 HANGS_SECONDS = 600
-EXPERIMENTS = ("fairness", "priority", "nodes")
+EXPERIMENTS = ("fairness", "priority", "nodes", "replicas")
 
 
 class MutantError(Exception):

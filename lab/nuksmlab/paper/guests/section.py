@@ -10,6 +10,7 @@ from nuksmlab.paper.fairness.section import (
     Workload,
     bars,
     checks,
+    claims,
     merits,
     remote_shares,
     run_times,
@@ -30,8 +31,9 @@ SHOWN = (STOCK, NUKSM, CORRECTED)
 INTRODUCTION = [
     "The same by KVM, nested in the emulated machine: two guests, each bound to its "
     "node, the second started when the first is up. All of their memory is mergeable, "
-    "the guest kernels' pages, too. They run the same kernel, and the workload as "
-    "their only process. They stay for all configurations; in between, all pages are "
+    "the guest kernels' pages, too. They run the same kernel, and the workload "
+    "as their only process, but for MySQL: MariaDB and sysbench on a small Debian. "
+    "They stay for all configurations; in between, all pages are "
     "unmerged, and come back to their own nodes.",
 ]
 
@@ -58,4 +60,5 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
         ],
         [Picture("guests-run-time", "Guests: run times (modelled)", draw)],
         [answers(results), counted(results), *checks(several)],
+        claims(several, "In virtual machines: "),
     )

@@ -3,7 +3,8 @@
 
 With pages that are the worst case for an index by content, as they differ in their last
 bytes only, and with ordinary ones. At the paper's size ordinary data is enough for ksmd
-to fall behind; at ours a tree of it is low. Speeds were chosen before anything ran.
+to fall behind; at ours a tree of it is low. The three speeds were chosen before
+anything ran; which of them is judged, when a run had told the indexes apart there.
 """
 
 from dataclasses import dataclass

@@ -338,8 +338,7 @@ def pair_claims(groups: Grouped, hardware: Hardware) -> Iterator[Claim]:
             for workload in workloads(groups)
         ),
         MODELLED,
-        "larger, as with fairness; the direction and the order by niceness are the "
-        "same",
+        "larger, as with fairness; in the same direction",
     )
 
 
@@ -353,7 +352,7 @@ def stage_claims(groups: Grouped, hardware: Hardware) -> Iterator[Claim]:
             known,
             number(100 * (1 - relative[1]), 1),
             MODELLED,
-            "one run; larger, as with fairness",
+            "one run; accesses wait for each other here",
         )
 
 

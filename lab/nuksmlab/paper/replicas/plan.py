@@ -52,6 +52,7 @@ OTHERS = (
 def cases(extent: Extent) -> Iterator[tuple[str, int, Way]]:
     if extent.name == "quick":
         yield from ((use.EQUAL, 5, way) for way in SOME)
+        yield from ((use.APART, 5, way) for way in (KSM, FAIR))
         return
     for percent in HOT:
         yield from ((use.EQUAL, percent, way) for way in WAYS)

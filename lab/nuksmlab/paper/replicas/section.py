@@ -158,6 +158,14 @@ def with_replicas(outcomes: Outcomes) -> list[Outcome]:
 
 
 def checks(outcomes: Outcomes) -> Iterator[Check]:
+    for one in outcomes.all:
+        by_heat = one.use["kind"] in (use.APART, use.IDLE)
+        if by_heat and one.config == plan.FAIR.configuration.name:
+            yield at_most(
+                f"{one.name}: remote accesses, %, as pages are where they are hot",
+                [one.remote()],
+                REMOTE[one.nodes],
+            )
     for one in with_replicas(outcomes):
         learned = one.result["learned"]
         assert learned
