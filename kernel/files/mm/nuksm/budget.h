@@ -134,11 +134,11 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 #define NUKSM_PAYERS_ASKED	256
 
 /*
- * Of those for whom the page is hot and whose home is @nid, one who may pay for a copy: one who
- * *@used it within the glance, if there is, or even one whose use *@counts.
+ * Of those for whom the page is hot and whose home is @nid, one who may pay for a copy, and *@used
+ * the page within the glance: one whose use *@counts, if there is. Or, with @any, one who did not.
  */
 static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, int nid,
-				     bool *used, bool *counts)
+				     bool any, bool *used, bool *counts)
 {
 	const struct ksm_rmap_item *item;
 	struct nuksm_payers payers = {};
@@ -146,7 +146,7 @@ static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, 
 
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
 		if (item->home == nid && nuksm_own_heat(item) == NUKSM_TOUCHED &&
-		    (!payer || nuksm_is_glanced(item)) && !ksm_test_exit(item->mm) &&
+		    (nuksm_is_glanced(item) || (any && !payer)) && !ksm_test_exit(item->mm) &&
 		    nuksm_is_settled(item->mm, stable_node->domain) &&
 		    nuksm_may_pay(item->mm, &payers)) {
 			payer = item->mm;
@@ -161,17 +161,34 @@ static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, 
 	return payer;
 }
 
-/* Is a replica to go, for the sake of pages that are used more often, and have no room? */
+/*
+ * Is a replica to go, for the sake of pages that are used more often, and have no room? Of those
+ * without rank it is chance which do: otherwise those that are looked at first would.
+ */
 static bool nuksm_is_outranked(const struct ksm_stable_node *stable_node)
 {
-	return !stable_node->rank && nuksm_looks.ranks && nuksm_ranking.rules.outranked &&
-	       !nuksm_fits_budget(nuksm_ranking.rules.outranked);
+	const struct nuksm_rules *rules = &nuksm_ranking.rules;
+
+	return !stable_node->rank && nuksm_looks.ranks && rules->outranked &&
+	       !nuksm_fits_budget(rules->outranked) &&
+	       get_random_u32_below(rules->idle) < rules->chosen;
 }
 
 /* Has the budget room for a replica that there is? If not, those without rank go first. */
 static bool nuksm_has_room_for(const struct ksm_stable_node *stable_node)
 {
 	return nuksm_fits_budget(0) || (stable_node->rank && !nuksm_ranking.over);
+}
+
+/* A copy of the page that is looked at is wanted, and there is no budget for it. */
+static void nuksm_compare_wanted(bool counts)
+{
+	struct nuksm_compared *compared = &nuksm_ranking.seen.compared;
+
+	compared->wanted++;
+	compared->wanted_used += counts;
+	compared->eager += nuksm_ranking.eager;
+	compared->eager_used += nuksm_ranking.eager && counts;
 }
 
 /*
@@ -184,22 +201,22 @@ static struct mm_struct *nuksm_affords(const struct ksm_stable_node *stable_node
 				       bool first)
 {
 	struct nuksm_round *seen = &nuksm_ranking.seen;
+	bool used = false, counts = false, fits = nuksm_fits_budget(1);
 	struct mm_struct *payer = NULL;
-	bool used = false, counts = false;
 
 	if (nuksm_takes_replica(nid))
-		payer = nuksm_payer(stable_node, nid, &used, &counts);
+		payer = nuksm_payer(stable_node, nid, first && !fits, &used, &counts);
 	if (!payer)
 		return NULL;
 	if (first) {
 		seen->used += used;
 		seen->counted += counts;
-		seen->compared.eager += nuksm_ranking.eager;
-		seen->compared.eager_used += nuksm_ranking.eager && counts;
 	}
+	if (first && !fits)
+		nuksm_compare_wanted(counts);
 	if (!counts)
 		return NULL;
-	if (nuksm_fits_budget(1))
+	if (fits)
 		return stable_node->rank >= NUKSM_RANK_COPIED || nuksm_ranking.rules.leaves ?
 			       payer : NULL;
 	seen->refused += first && stable_node->rank == NUKSM_RANK_MOST;

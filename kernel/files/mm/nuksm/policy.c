@@ -283,39 +283,60 @@ unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
 
 static void add_round(unsigned long *sum, unsigned long round)
 {
-	*sum += round - *sum / NUKSM_COMPARED_ROUNDS;
+	*sum += NUKSM_COMPARED_ROUNDS * round - *sum / NUKSM_COMPARED_ROUNDS;
 }
 
-/* Of so many @of, @used were used: with how many percent of 2^16 may that be compared? */
-static u64 use_of(unsigned long used, unsigned long of, unsigned int percent)
+/* How often is used, in parts of 2^16, what was used so often of so many times, from sums? */
+static u64 use_of(unsigned long used, unsigned long of)
 {
-	return div64_u64((u64)used * percent << 16, of);
+	return div64_u64((u64)used << 16, of);
 }
 
 /*
- * Are copies that are wanted used more often than replicas without rank? They have been, or they
- * would not be what they are, but by chance perhaps: it is what was seen since that is compared,
- * and what may be chance is taken off.
+ * Are copies that are wanted, of which there are sums, used more often than replicas without rank?
+ * They may be what they are by chance: it is what was seen since that is compared. And what may
+ * be chance of that is taken off.
  */
-static bool is_outranked(const struct nuksm_compared *sums)
+static bool is_outranked(const struct nuksm_compared *sums, unsigned long wanted_sum,
+			 unsigned long used_sum)
 {
-	unsigned long most = sums->idle_used + int_sqrt(sums->idle_used) + 1;
-	unsigned long least = sums->eager_used - int_sqrt(sums->eager_used);
+	unsigned long idle = DIV_ROUND_CLOSEST(sums->idle, NUKSM_COMPARED_ROUNDS);
+	unsigned long idle_used = DIV_ROUND_CLOSEST(sums->idle_used, NUKSM_COMPARED_ROUNDS);
+	unsigned long wanted = DIV_ROUND_CLOSEST(wanted_sum, NUKSM_COMPARED_ROUNDS);
+	unsigned long used = DIV_ROUND_CLOSEST(used_sum, NUKSM_COMPARED_ROUNDS);
 
-	return min(sums->idle, sums->eager) >= NUKSM_COMPARED_LEAST &&
-	       use_of(least, sums->eager, 100) >
-	       use_of(most, sums->idle, 100 + NUKSM_COMPARED_PERCENT);
+	return min(idle, wanted) >= NUKSM_COMPARED_LEAST &&
+	       use_of(used - int_sqrt(used), wanted) >
+	       NUKSM_COMPARED_TIMES * use_of(idle_used + int_sqrt(idle_used) + 1, idle);
 }
 
-/* Of all rounds with glances as long as this one's. */
-static void compare(struct nuksm_rules *rules, const struct nuksm_compared *round)
+/*
+ * How many replicas without rank go? As many as pages of rank were used that want copies, if these
+ * are used more often. If those of any rank are, some of them, and these may have the
+ * budget: where hot pages are many times as many as it is enough for, hardly any has rank.
+ *
+ * Return: whether it is for pages of rank only.
+ */
+static bool compare(struct nuksm_rules *rules, const struct nuksm_compared *round)
 {
-	add_round(&rules->compared.idle, round->idle);
-	add_round(&rules->compared.idle_used, round->idle_used);
-	add_round(&rules->compared.eager, round->eager);
-	add_round(&rules->compared.eager_used, round->eager_used);
-	rules->outranked = is_outranked(&rules->compared) ?
-				   min(round->idle, round->eager_used) : 0;
+	struct nuksm_compared *sums = &rules->compared;
+	unsigned long some = max(round->idle / NUKSM_COMPARED_PART, 1UL);
+	unsigned long by_rank = 0, by_any = 0;
+
+	add_round(&sums->idle, round->idle);
+	add_round(&sums->idle_used, round->idle_used);
+	add_round(&sums->wanted, round->wanted);
+	add_round(&sums->wanted_used, round->wanted_used);
+	add_round(&sums->eager, round->eager);
+	add_round(&sums->eager_used, round->eager_used);
+	if (is_outranked(sums, sums->eager, sums->eager_used))
+		by_rank = min(round->idle, round->eager_used);
+	if (is_outranked(sums, sums->wanted, sums->wanted_used))
+		by_any = min3(round->idle, some, round->wanted_used);
+	rules->outranked = max(by_rank, by_any);
+	rules->chosen = rules->outranked;
+	rules->idle = round->idle;
+	return by_rank && by_rank >= by_any;
 }
 
 /**
@@ -346,8 +367,9 @@ bool nuksm_end_round(struct nuksm_rules *rules, const struct nuksm_round *round,
 		next = before;
 	rules->glance_ms = next;
 	if (saw) {
-		compare(rules, &round->compared);
-		rules->leaves = (!round->late || rules->leaves) && !rules->outranked &&
+		bool by_rank = compare(rules, &round->compared);
+
+		rules->leaves = (!round->late || rules->leaves) && !by_rank &&
 				!(next && (!before || next < before));
 	}
 	if (next != before)

@@ -108,7 +108,7 @@ struct nuksm_ballot {
  * A page's rank among those that are hot on several nodes goes from 0 to the first of
  * these; from the second on it may have replicas.
  */
-#define NUKSM_RANK_MOST		5
+#define NUKSM_RANK_MOST		4
 #define NUKSM_RANK_COPIED	3
 
 /* A glance, the shortest time in which use is seen, has at least and most so many ms. */
@@ -117,11 +117,13 @@ struct nuksm_ballot {
 
 /*
  * Uses of replicas and of copies that are wanted are compared as of about so many rounds, if there
- * are so many of each at least, and the latter are used more often by so many percent.
+ * are so many of each at least. The latter have to be used so many times as often. Of replicas
+ * without rank no more than this part goes at once for those that have none either.
  */
 #define NUKSM_COMPARED_ROUNDS	8
 #define NUKSM_COMPARED_LEAST	8
-#define NUKSM_COMPARED_PERCENT	25
+#define NUKSM_COMPARED_TIMES	2
+#define NUKSM_COMPARED_PART	4
 
 void nuksm_ballot_open(struct nuksm_ballot *ballot,
 		       enum nuksm_placement placement);
@@ -142,15 +144,19 @@ unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
 				unsigned int percent);
 
 /**
- * struct nuksm_compared - replicas without rank, and copies that pages of rank want
+ * struct nuksm_compared - replicas without rank, and copies that there is no budget for
  * @idle: such replicas, by the rank they had before they were looked at
  * @idle_used: those of them that were used within the glance, as far as it counts
- * @eager: such copies, likewise, of pages that might have them
- * @eager_used: and those of them that were used
+ * @wanted: copies of pages that might have them, if there were
+ * @wanted_used: those of them that were used
+ * @eager: such copies of pages that had rank before they were looked at
+ * @eager_used: those of them that were used
  */
 struct nuksm_compared {
 	unsigned long idle;
 	unsigned long idle_used;
+	unsigned long wanted;
+	unsigned long wanted_used;
 	unsigned long eager;
 	unsigned long eager_used;
 };
@@ -159,7 +165,7 @@ struct nuksm_compared {
  * struct nuksm_round - what a round of looks saw of use that replicas are for
  * @used: replicas that were used within the glance, and those that pages want for such use
  * @counted: those of them whose use counts
- * @compared: of these, and of others that were not used, those without rank or that want it
+ * @compared: of these, and of others that were not used, what is compared
  * @refused: pages that always had rank, but got none, as the budget was spent
  * @in_time: so many looks had a glance in time
  * @late: and so many had not, and saw nothing
@@ -176,13 +182,18 @@ struct nuksm_round {
 /**
  * struct nuksm_rules - by what pages get replicas in a round
  * @glance_ms: how long a glance is, or 0: as long as a look
- * @outranked: so many replicas without rank have to go, for pages that are used more often
+ * @outranked: so many replicas without rank still have to go, for pages that are used more often
+ * @chosen: so many of @idle: which, is chance
+ * @idle: replicas without rank, in the round before
  * @leaves: pages without rank may have some of the budget
- * @compared: sums of the last rounds, the last ones counting most
+ * @compared: sums of the last rounds, the last ones counting most, in parts of
+ *	%NUKSM_COMPARED_ROUNDS
  */
 struct nuksm_rules {
 	unsigned long glance_ms;
 	unsigned long outranked;
+	unsigned long chosen;
+	unsigned long idle;
 	bool leaves;
 	struct nuksm_compared compared;
 };

@@ -562,10 +562,14 @@ static bool nuksm_spread(struct ksm_stable_node *stable_node,
 		n = 0;
 		target = nuksm_dup_on(*chain, nid, stable_node);
 		payer = target ? NULL : nuksm_affords(stable_node, nid, first);
-		if (payer)
+		if (payer) {
 			n = nuksm_replicate(stable_node, chain, nid, payer);
-		else if (target && (!target->replica || nuksm_fits_budget(0)))
+			/* What cannot be copied keeps no budget from others */
+			if (!n)
+				stable_node->rank = 0;
+		} else if (target && (!target->replica || nuksm_fits_budget(0))) {
 			n = nuksm_shift(stable_node, target, nid);
+		}
 		if (n == -ENOENT)
 			return true;
 		done |= n > 0;
