@@ -91,16 +91,28 @@ static bool nuksm_counts(const struct ksm_rmap_item *item)
 	       nuksm_weighs(voter->weight, nuksm_ranking.most_weight, nuksm_ranking.chance);
 }
 
+/* Of the cgroups that are asked for one page so many may be gone through up to the root. */
+#define NUKSM_PAYERS_ASKED	256
+
+/* Might he who has the mapping pay for a copy? */
+static bool nuksm_might_pay(const struct ksm_stable_node *stable_node,
+			    const struct ksm_rmap_item *item, struct nuksm_payers *payers)
+{
+	return !ksm_test_exit(item->mm) && nuksm_is_settled(item->mm, stable_node->domain) &&
+	       nuksm_may_pay(item->mm, payers);
+}
+
 /*
  * The page was looked at once more. A replica has rank by the use of those who share it, another
- * page by that of who might share replicas. Returns whether that is so for the first time in
- * this round: then it counts.
+ * page by that of who might share replicas, and pay for them. Returns whether that is so for the
+ * first time in this round: then it counts.
  */
 static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 {
 	u8 round = nuksm_ranking.number % BIT(NUKSM_ROUND_BITS);
 	const struct ksm_rmap_item *item;
 	struct nuksm_compared *compared = &nuksm_ranking.seen.compared;
+	struct nuksm_payers payers = {};
 	bool used = false, counts = false;
 
 	nuksm_ranking.chance = get_random_u32();
@@ -108,14 +120,17 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 	    stable_node->ranked == round)
 		return false;
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
-		if (nuksm_is_glanced(item) && (stable_node->replica || item->home != here)) {
+		if (nuksm_is_glanced(item) &&
+		    (stable_node->replica ||
+		     (item->home != here && nuksm_might_pay(stable_node, item, &payers)))) {
 			used = true;
 			counts = nuksm_counts(item);
 		}
-		if (counts)
+		if (counts || payers.asked == NUKSM_PAYERS_ASKED)
 			break;
 		cond_resched();
 	}
+	mem_cgroup_put(payers.limited);
 	if (stable_node->replica && !stable_node->rank) {
 		compared->idle++;
 		compared->idle_used += counts;
@@ -130,9 +145,6 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 	return true;
 }
 
-/* Of the cgroups that are asked for one page so many may be gone through up to the root. */
-#define NUKSM_PAYERS_ASKED	256
-
 /*
  * Of those for whom the page is hot and whose home is @nid, one who may pay for a copy, and *@used
  * the page within the glance: one whose use *@counts, if there is. Or, with @any, one who did not.
@@ -146,9 +158,8 @@ static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, 
 
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
 		if (item->home == nid && nuksm_own_heat(item) == NUKSM_TOUCHED &&
-		    (nuksm_is_glanced(item) || (any && !payer)) && !ksm_test_exit(item->mm) &&
-		    nuksm_is_settled(item->mm, stable_node->domain) &&
-		    nuksm_may_pay(item->mm, &payers)) {
+		    (nuksm_is_glanced(item) || (any && !payer)) &&
+		    nuksm_might_pay(stable_node, item, &payers)) {
 			payer = item->mm;
 			*used |= nuksm_is_glanced(item);
 			*counts = nuksm_is_glanced(item) && nuksm_counts(item);
@@ -204,7 +215,7 @@ static struct mm_struct *nuksm_affords(const struct ksm_stable_node *stable_node
 	bool used = false, counts = false, fits = nuksm_fits_budget(1);
 	struct mm_struct *payer = NULL;
 
-	if (nuksm_takes_replica(nid))
+	if ((fits || first) && nuksm_takes_replica(nid))
 		payer = nuksm_payer(stable_node, nid, first && !fits, &used, &counts);
 	if (!payer)
 		return NULL;

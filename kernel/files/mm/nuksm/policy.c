@@ -28,6 +28,7 @@
 #include <linux/bitops.h>
 #include <linux/int_log.h>
 #include <linux/jhash.h>
+#include <linux/math.h>
 #include <linux/math64.h>
 #include <linux/minmax.h>
 
@@ -281,33 +282,34 @@ unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
 	return glance_ms;
 }
 
-static void add_round(unsigned long *sum, unsigned long round)
+/* Of what was seen @n times some part, which is @part of @all, is one round's; @sum: of rounds. */
+static void add_part(u64 *sum, unsigned long n, unsigned long part, unsigned long all)
 {
-	*sum += NUKSM_COMPARED_ROUNDS * round - *sum / NUKSM_COMPARED_ROUNDS;
-}
-
-/* How often is used, in parts of 2^16, what was used so often of so many times, from sums? */
-static u64 use_of(unsigned long used, unsigned long of)
-{
-	return div64_u64((u64)used << 16, of);
+	if (all)
+		*sum += mul_u64_u64_div_u64((u64)n << NUKSM_COMPARED_BITS, part, all);
+	*sum -= *sum / NUKSM_COMPARED_ROUNDS;
 }
 
 /*
- * Are copies that are wanted, of which there are sums, used more often than replicas without rank?
- * They may be what they are by chance: it is what was seen since that is compared. And what may
- * be chance of that is taken off.
+ * One round more: of so many copies that were @wanted some were @used. Rounds are weighed by
+ * how many there were of both kinds (Mantel and Haenszel), so that it does not matter that
+ * in one of them glances are shorter, and few are used of either.
+ *
+ * Return: whether copies that are wanted are used more often than replicas without rank. They
+ * may be what they are by chance: it is what was seen since that is compared. And what
+ * may be chance of that is taken off.
  */
-static bool is_outranked(const struct nuksm_compared *sums, unsigned long wanted_sum,
-			 unsigned long used_sum)
+static bool is_outranked(struct nuksm_contest *contest, const struct nuksm_compared *round,
+			 unsigned long wanted, unsigned long used)
 {
-	unsigned long idle = DIV_ROUND_CLOSEST(sums->idle, NUKSM_COMPARED_ROUNDS);
-	unsigned long idle_used = DIV_ROUND_CLOSEST(sums->idle_used, NUKSM_COMPARED_ROUNDS);
-	unsigned long wanted = DIV_ROUND_CLOSEST(wanted_sum, NUKSM_COMPARED_ROUNDS);
-	unsigned long used = DIV_ROUND_CLOSEST(used_sum, NUKSM_COMPARED_ROUNDS);
+	unsigned long all = round->idle + wanted;
+	u64 were, alike;
 
-	return min(idle, wanted) >= NUKSM_COMPARED_LEAST &&
-	       use_of(used - int_sqrt(used), wanted) >
-	       NUKSM_COMPARED_TIMES * use_of(idle_used + int_sqrt(idle_used) + 1, idle);
+	add_part(&contest->used, used, round->idle, all);
+	add_part(&contest->alike, round->idle_used, wanted, all);
+	were = contest->used >> NUKSM_COMPARED_BITS;
+	alike = contest->alike >> NUKSM_COMPARED_BITS;
+	return were - int_sqrt64(were) > NUKSM_COMPARED_TIMES * (alike + int_sqrt64(alike) + 1);
 }
 
 /*
@@ -319,19 +321,12 @@ static bool is_outranked(const struct nuksm_compared *sums, unsigned long wanted
  */
 static bool compare(struct nuksm_rules *rules, const struct nuksm_compared *round)
 {
-	struct nuksm_compared *sums = &rules->compared;
 	unsigned long some = max(round->idle / NUKSM_COMPARED_PART, 1UL);
 	unsigned long by_rank = 0, by_any = 0;
 
-	add_round(&sums->idle, round->idle);
-	add_round(&sums->idle_used, round->idle_used);
-	add_round(&sums->wanted, round->wanted);
-	add_round(&sums->wanted_used, round->wanted_used);
-	add_round(&sums->eager, round->eager);
-	add_round(&sums->eager_used, round->eager_used);
-	if (is_outranked(sums, sums->eager, sums->eager_used))
+	if (is_outranked(&rules->of_rank, round, round->eager, round->eager_used))
 		by_rank = min(round->idle, round->eager_used);
-	if (is_outranked(sums, sums->wanted, sums->wanted_used))
+	if (is_outranked(&rules->of_any, round, round->wanted, round->wanted_used))
 		by_any = min3(round->idle, some, round->wanted_used);
 	rules->outranked = max(by_rank, by_any);
 	rules->chosen = rules->outranked;
@@ -369,10 +364,8 @@ bool nuksm_end_round(struct nuksm_rules *rules, const struct nuksm_round *round,
 	if (saw) {
 		bool by_rank = compare(rules, &round->compared);
 
-		rules->leaves = (!round->late || rules->leaves) && !by_rank &&
+		rules->leaves = (!round->late || rules->leaves || rules->outranked) && !by_rank &&
 				!(next && (!before || next < before));
 	}
-	if (next != before)
-		rules->compared = (struct nuksm_compared){};
 	return saw;
 }

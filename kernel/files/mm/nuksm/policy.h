@@ -116,12 +116,12 @@ struct nuksm_ballot {
 #define NUKSM_GLANCE_MOST_MS	64UL
 
 /*
- * Uses of replicas and of copies that are wanted are compared as of about so many rounds, if there
- * are so many of each at least. The latter have to be used so many times as often. Of replicas
- * without rank no more than this part goes at once for those that have none either.
+ * Uses of replicas and of copies that are wanted are compared as of about so many rounds, and in
+ * parts of so many bits. The latter have to be used so many times as often. Of replicas without
+ * rank no more than this part goes at once for those that have none either.
  */
 #define NUKSM_COMPARED_ROUNDS	8
-#define NUKSM_COMPARED_LEAST	8
+#define NUKSM_COMPARED_BITS	8
 #define NUKSM_COMPARED_TIMES	2
 #define NUKSM_COMPARED_PART	4
 
@@ -162,6 +162,18 @@ struct nuksm_compared {
 };
 
 /**
+ * struct nuksm_contest - copies that are wanted, compared with replicas without rank
+ * @used: so many of the former were used, and
+ * @alike: so many of them would have been, if they were used as the latter are; of both, each
+ *	round's by how much it says. Sums of about %NUKSM_COMPARED_ROUNDS, the last ones counting
+ *	most, with %NUKSM_COMPARED_BITS bits for parts
+ */
+struct nuksm_contest {
+	u64 used;
+	u64 alike;
+};
+
+/**
  * struct nuksm_round - what a round of looks saw of use that replicas are for
  * @used: replicas that were used within the glance, and those that pages want for such use
  * @counted: those of them whose use counts
@@ -186,8 +198,8 @@ struct nuksm_round {
  * @chosen: so many of @idle: which, is chance
  * @idle: replicas without rank, in the round before
  * @leaves: pages without rank may have some of the budget
- * @compared: sums of the last rounds, the last ones counting most, in parts of
- *	%NUKSM_COMPARED_ROUNDS
+ * @of_rank: what copies are to replicas, if pages of rank want them
+ * @of_any: and if any do
  */
 struct nuksm_rules {
 	unsigned long glance_ms;
@@ -195,7 +207,8 @@ struct nuksm_rules {
 	unsigned long chosen;
 	unsigned long idle;
 	bool leaves;
-	struct nuksm_compared compared;
+	struct nuksm_contest of_rank;
+	struct nuksm_contest of_any;
 };
 
 bool nuksm_end_round(struct nuksm_rules *rules, const struct nuksm_round *round,

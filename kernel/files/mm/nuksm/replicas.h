@@ -551,7 +551,7 @@ static bool nuksm_spread(struct ksm_stable_node *stable_node,
 			 struct ksm_stable_node **chain, bool first)
 {
 	int nid, n, here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
-	bool done = false;
+	bool done = false, failed = false;
 
 	for_each_set_bit(nid, nuksm_ballot.hot_nodes, NUKSM_MOST_NODES) {
 		struct ksm_stable_node *target;
@@ -564,9 +564,7 @@ static bool nuksm_spread(struct ksm_stable_node *stable_node,
 		payer = target ? NULL : nuksm_affords(stable_node, nid, first);
 		if (payer) {
 			n = nuksm_replicate(stable_node, chain, nid, payer);
-			/* What cannot be copied keeps no budget from others */
-			if (!n)
-				stable_node->rank = 0;
+			failed |= !n;
 		} else if (target && (!target->replica || nuksm_fits_budget(0))) {
 			n = nuksm_shift(stable_node, target, nid);
 		}
@@ -574,6 +572,9 @@ static bool nuksm_spread(struct ksm_stable_node *stable_node,
 			return true;
 		done |= n > 0;
 	}
+	/* What cannot be copied keeps no budget from others */
+	if (failed && !done && !stable_node->replica)
+		stable_node->rank = 0;
 	return done;
 }
 
