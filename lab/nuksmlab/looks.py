@@ -21,11 +21,11 @@ def reading(tenant: Tenant) -> Iterator[None]:
 
 
 def use_now_and_then(ksm: Ksm, tenant: Tenant, pages: int) -> None:
-    """In few of eight looks, but in one of them: these see `pages` used."""
-    for _ in range(SOON // 2):
+    """In some of eight looks, too few to be hot: these see `pages` used."""
+    for _ in range(2 * SOON // 3):
         with reading(tenant):
             look_until_seen(ksm, 1, pages)
-        for _ in range(3):
+        for _ in range(2):
             look(ksm)
 
 

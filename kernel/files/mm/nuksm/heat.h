@@ -143,10 +143,10 @@ static void nuksm_note_look(struct ksm_rmap_item *item, bool touched)
 	item->heat = nuksm_heat_of_looks(looks, item->heat);
 }
 
-/* Was the mapping used in any of the last eight looks? */
+/* Was the mapping used now and then: in more than one of the last eight looks? */
 static bool nuksm_is_used_lately(const struct ksm_rmap_item *item)
 {
-	return item->address & NUKSM_LOOKS_MASK;
+	return hweight8(item->address & NUKSM_LOOKS_MASK) >= NUKSM_LATELY_LOOKS;
 }
 
 /* Was the mapping used within the last glance, or, if there are none, the last look? */

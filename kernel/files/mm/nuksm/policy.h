@@ -97,6 +97,9 @@ struct nuksm_ballot {
 /* In so many of the last eight looks a mapping is used that becomes hot. */
 #define NUKSM_HOT_LOOKS		6
 
+/* In so many, one that is used now and then, and not by chance only. */
+#define NUKSM_LATELY_LOOKS	2
+
 /* Replicas may be over their budget by this part of it, or so many, until looks come to them. */
 #define NUKSM_OVER_PART		8
 #define NUKSM_OVER_FEW		8UL

@@ -512,7 +512,7 @@ static bool nuksm_is_hot_replica(struct ksm_stable_node *dup,
 	       nuksm_takes_replica(pfn_to_nid(READ_ONCE(dup->kpfn))) && nuksm_is_hot(dup);
 }
 
-/* Has any of those who share the page used it in one of the last eight looks? */
+/* Has any of those who share the page used it in two of the last eight looks? */
 static bool nuksm_is_anybodys_lately(const struct ksm_stable_node *stable_node)
 {
 	const struct ksm_rmap_item *item;

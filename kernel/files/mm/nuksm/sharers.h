@@ -526,7 +526,7 @@ static void nuksm_in_vain(struct ksm_stable_node *stable_node)
 
 /*
  * By heat a page belongs to those who are hot. Do they use it more often than those on whose node
- * it is, or did looks come to see that of them first? Who has used it in one of the last eight
+ * it is, or did looks come to see that of them first? Who has used it in two of the last eight
  * looks there counts as if he were hot: then it is the lot that decides, and not chance.
  */
 static void nuksm_add_here(const struct ksm_stable_node *stable_node)
