@@ -247,5 +247,5 @@ def test_damon_sees_what_is_used(ksm: Ksm, tenant: Tenant, damon: Damon) -> None
             return asked.result()
 
     unheard = seen("first")
-    assert unheard > MOST
+    assert unheard >= MOST
     assert seen("fair") >= MOST * unheard
