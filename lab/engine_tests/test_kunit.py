@@ -7,11 +7,12 @@ import pytest
 
 from nuksmlab import numa
 
-RESULTS = Path("/sys/kernel/debug/kunit/nuksm/results")
+SUITES = Path("/sys/kernel/debug/kunit")
 
 
 @pytest.mark.skipif(bool(numa.online()), reason="only User-Mode Linux has them")
-def test_unit_tests_in_the_kernel_passed() -> None:
-    lines = RESULTS.read_text().splitlines()
+@pytest.mark.parametrize("suite", ["nuksm", "nuksm_budget"])
+def test_unit_tests_in_the_kernel_passed(suite: str) -> None:
+    lines = (SUITES / suite / "results").read_text().splitlines()
     assert not [line for line in lines if "not ok" in line], "\n".join(lines)
     assert lines[-1].startswith("ok ")

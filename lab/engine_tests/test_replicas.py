@@ -29,6 +29,9 @@ FAILED = 16
 
 NOBODY = 65534
 
+# Looks within which pages that are used in each get the budget of others.
+TAKEN = 60
+
 # One page in twenty; so few of them may be missed.
 HOT = PAGES // 20
 FEW = 2
@@ -143,6 +146,79 @@ def test_the_hottest_pages_get_the_budget(ksm: Ksm, pair: list[Tenant]) -> None:
     wait_for_near(ksm, pair, PAGES // 2)
     assert count(ksm) <= 0.06 * PAGES
     model.check_intact(pair)
+
+
+def spend_budget(ksm: Ksm, start: StartTenant, percent: int) -> list[Tenant]:
+    """Two who have all of it; nobody else uses anything yet."""
+    ksm.write("replica_percent", percent)
+    pair = [start(f"first-{node}", node, mib=1, seed=7) for node in (0, 1)]
+    ksm.merge(ksm.merged() + sum(tenant.equal_pages for tenant in pair))
+    budget = ksm.read("pages_sharing") * percent // 100
+    with reading(pair[0]), reading(pair[1]):
+        wait.until(
+            lambda: count(ksm) >= min(budget, pair[0].equal_pages) - FEW,
+            lambda: f"{count(ksm)} of {budget} replicas",
+            poll=1,
+        )
+    return pair
+
+
+def looks_until_near(
+    ksm: Ksm, pair: list[Tenant], pages: int, in_turns: list[Tenant]
+) -> None:
+    """As many as it takes; others use all of theirs in each third one."""
+    for turn in range(TAKEN):
+        if near(pair) >= pages:
+            return
+        with ExitStack() as stack:
+            for tenant in in_turns if turn % 3 == 0 else []:
+                stack.enter_context(reading(tenant))
+            look(ksm)
+    raise AssertionError(f"{near(pair)} near of {pages}, {ksm.replicas()}")
+
+
+def test_few_pages_get_what_they_need_from_who_uses_his_by_turns(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """So glances become longer and shorter, but what was seen is not forgotten. What is
+    seen of a single page that is left over may be chance."""
+    few = [start(f"few-{node}", node, mib=1, equal=2, private=98) for node in (0, 1)]
+    merge(ksm, few)
+    by_turns = spend_budget(ksm, start, 80)
+    with reading(few[0]), reading(few[1]):
+        looks_until_near(ksm, few, few[0].equal_pages - 1, by_turns)
+    model.check_intact([*few, *by_turns])
+
+
+def test_who_may_not_pay_makes_no_page_look_wanted(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """He uses pages always, and those who might pay for them seldom: that is no reason
+    to leave the budget with whoever has it, as there are others who want it."""
+    cgroup = stress.Cgroup("limited")
+    try:
+        cgroup.limit(1 << 10)
+        limited = [
+            Tenant(Spec(f"limited-{node}", node, MIB, seed=3), cgroup.prefix())
+            for node in (0, 1)
+        ]
+        seldom = [start(f"seldom-{node}", node, mib=MIB, seed=3) for node in (0, 1)]
+        always = [start(f"always-{node}", node, mib=1, seed=5) for node in (0, 1)]
+        merge(ksm, [*limited, *seldom, *always])
+        by_turns = spend_budget(ksm, start, 10)
+        tenants = [*limited, *seldom, *always, *by_turns]
+        for tenant in seldom:
+            tenant.command("churn prefer:0,1")
+        with ExitStack() as stack:
+            for tenant in (*limited, *always):
+                stack.enter_context(reading(tenant))
+            half = count(ksm) // 2
+            looks_until_near(ksm, always, half, by_turns)
+        for tenant in seldom:
+            tenant.command("churn stop")
+        model.check_intact(tenants)
+    finally:
+        cgroup.end()
 
 
 def test_who_weighs_more_gets_the_budget(ksm: Ksm, start: StartTenant) -> None:

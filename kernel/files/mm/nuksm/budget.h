@@ -131,7 +131,7 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 		cond_resched();
 	}
 	mem_cgroup_put(payers.limited);
-	if (stable_node->replica && !stable_node->rank) {
+	if (stable_node->replica && stable_node->rank <= NUKSM_RANK_IDLE) {
 		compared->idle++;
 		compared->idle_used += counts;
 	}

@@ -143,12 +143,6 @@ static void nuksm_note_look(struct ksm_rmap_item *item, bool touched)
 	item->heat = nuksm_heat_of_looks(looks, item->heat);
 }
 
-/* Was the mapping used now and then: in more than one of the last eight looks? */
-static bool nuksm_is_used_lately(const struct ksm_rmap_item *item)
-{
-	return hweight8(item->address & NUKSM_LOOKS_MASK) >= NUKSM_LATELY_LOOKS;
-}
-
 /* Was the mapping used within the last glance, or, if there are none, the last look? */
 static bool nuksm_is_glanced(const struct ksm_rmap_item *item)
 {

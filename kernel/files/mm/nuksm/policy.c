@@ -295,25 +295,30 @@ static void add_part(u64 *sum, unsigned long n, unsigned long part, unsigned lon
  * how many there were of both kinds (Mantel and Haenszel), so that it does not matter that
  * in one of them glances are shorter, and few are used of either.
  *
- * Return: whether copies that are wanted are used more often than replicas without rank. They
- * may be what they are by chance: it is what was seen since that is compared. And what
- * may be chance of that is taken off.
+ * Return: whether copies that are wanted are used more often than idle replicas. They may be what
+ * they are by chance: it is what was seen since that is compared. And by more than what may be
+ * chance of that: one standard deviation of the difference, each part of which is less certain
+ * the fewer there are of that kind.
  */
 static bool is_outranked(struct nuksm_contest *contest, const struct nuksm_compared *round,
 			 unsigned long wanted, unsigned long used)
 {
 	unsigned long all = round->idle + wanted;
-	u64 were, alike;
+	u64 were, least, variance;
 
 	add_part(&contest->used, used, round->idle, all);
 	add_part(&contest->alike, round->idle_used, wanted, all);
+	if (!all)
+		return false;
 	were = contest->used >> NUKSM_COMPARED_BITS;
-	alike = contest->alike >> NUKSM_COMPARED_BITS;
-	return were - int_sqrt64(were) > NUKSM_COMPARED_TIMES * (alike + int_sqrt64(alike) + 1);
+	least = NUKSM_COMPARED_TIMES * ((contest->alike >> NUKSM_COMPARED_BITS) + 1);
+	variance = mul_u64_u64_div_u64(were, round->idle, all) +
+		   mul_u64_u64_div_u64(NUKSM_COMPARED_TIMES * least, wanted, all);
+	return were > least + int_sqrt64(variance);
 }
 
 /*
- * How many replicas without rank go? As many as pages of rank were used that want copies, if these
+ * How many idle replicas go? As many as pages of rank were used that want copies, if these
  * are used more often. If those of any rank are, some of them, and these may have the
  * budget: where hot pages are many times as many as it is enough for, hardly any has rank.
  *
@@ -334,6 +339,13 @@ static bool compare(struct nuksm_rules *rules, const struct nuksm_compared *roun
 	return by_rank && by_rank >= by_any;
 }
 
+/* What would have been seen to be used, if all glances had been in time? */
+static unsigned long used_if_in_time(const struct nuksm_round *round)
+{
+	return round->in_time ? mult_frac(round->used, round->in_time + round->late,
+					  round->in_time) : round->used;
+}
+
 /**
  * nuksm_end_round - what follows from a round of looks
  * @rules: of this round; afterwards those of the next
@@ -341,9 +353,9 @@ static bool compare(struct nuksm_rules *rules, const struct nuksm_compared *roun
  * @saved: what merging would save without replicas, in pages
  * @percent: of that which they may take
  *
- * What it saw is the least that there is, as some of its glances may have been late, on a
- * large machine in each round: whoever keeps ksmd for a moment is not to keep his replicas,
- * too. So glances do not become longer then, as more may be used than was seen.
+ * Some of its glances may have been late, on a large machine in each round: whoever keeps ksmd
+ * for a moment is not to keep his replicas, nor the budget from all, too. So glances become
+ * shorter if what was seen is too much, and longer if what there may be is little.
  *
  * Return: whether it saw anything.
  */
@@ -357,15 +369,13 @@ bool nuksm_end_round(struct nuksm_rules *rules, const struct nuksm_round *round,
 	if (percent && !saw)
 		next = min(2 * before, NUKSM_GLANCE_MOST_MS);
 	else if (percent)
-		next = nuksm_next_glance(before, round->counted, round->used, saved, percent);
-	if (percent && saw && round->late && (!next || next > before))
-		next = before;
+		next = nuksm_next_glance(before, round->counted, used_if_in_time(round), saved,
+					 percent);
 	rules->glance_ms = next;
 	if (saw) {
 		bool by_rank = compare(rules, &round->compared);
 
-		rules->leaves = (!round->late || rules->leaves || rules->outranked) && !by_rank &&
-				!(next && (!before || next < before));
+		rules->leaves = !by_rank && !(next && (!before || next < before));
 	}
 	return saw;
 }

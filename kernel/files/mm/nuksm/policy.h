@@ -109,10 +109,12 @@ struct nuksm_ballot {
 
 /*
  * A page's rank among those that are hot on several nodes goes from 0 to the first of
- * these; from the second on it may have replicas.
+ * these; from the second on it may have replicas. Up to the third, replicas are idle: who uses
+ * his in one look of three, all at once, is to be seen in each.
  */
 #define NUKSM_RANK_MOST		4
 #define NUKSM_RANK_COPIED	3
+#define NUKSM_RANK_IDLE		1
 
 /* A glance, the shortest time in which use is seen, has at least and most so many ms. */
 #define NUKSM_GLANCE_LEAST_MS	1UL
@@ -120,8 +122,8 @@ struct nuksm_ballot {
 
 /*
  * Uses of replicas and of copies that are wanted are compared as of about so many rounds, and in
- * parts of so many bits. The latter have to be used so many times as often. Of replicas without
- * rank no more than this part goes at once for those that have none either.
+ * parts of so many bits. The latter have to be used so many times as often. Of idle replicas no
+ * more than this part goes at once for pages without rank.
  */
 #define NUKSM_COMPARED_ROUNDS	8
 #define NUKSM_COMPARED_BITS	8
@@ -147,7 +149,7 @@ unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
 				unsigned int percent);
 
 /**
- * struct nuksm_compared - replicas without rank, and copies that there is no budget for
+ * struct nuksm_compared - idle replicas, and copies that there is no budget for
  * @idle: such replicas, by the rank they had before they were looked at
  * @idle_used: those of them that were used within the glance, as far as it counts
  * @wanted: copies of pages that might have them, if there were
@@ -165,7 +167,7 @@ struct nuksm_compared {
 };
 
 /**
- * struct nuksm_contest - copies that are wanted, compared with replicas without rank
+ * struct nuksm_contest - copies that are wanted, compared with idle replicas
  * @used: so many of the former were used, and
  * @alike: so many of them would have been, if they were used as the latter are; of both, each
  *	round's by how much it says. Sums of about %NUKSM_COMPARED_ROUNDS, the last ones counting
@@ -199,7 +201,7 @@ struct nuksm_round {
  * @glance_ms: how long a glance is, or 0: as long as a look
  * @outranked: so many replicas without rank still have to go, for pages that are used more often
  * @chosen: so many of @idle: which, is chance
- * @idle: replicas without rank, in the round before
+ * @idle: idle replicas, in the round before
  * @leaves: pages without rank may have some of the budget
  * @of_rank: what copies are to replicas, if pages of rank want them
  * @of_any: and if any do

@@ -512,19 +512,6 @@ static bool nuksm_is_hot_replica(struct ksm_stable_node *dup,
 	       nuksm_takes_replica(pfn_to_nid(READ_ONCE(dup->kpfn))) && nuksm_is_hot(dup);
 }
 
-/* Has any of those who share the page used it in two of the last eight looks? */
-static bool nuksm_is_anybodys_lately(const struct ksm_stable_node *stable_node)
-{
-	const struct ksm_rmap_item *item;
-
-	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
-		if (nuksm_is_used_lately(item) && !ksm_test_exit(item->mm))
-			return true;
-		cond_resched();
-	}
-	return false;
-}
-
 /*
  * Nobody uses the page where it is, but perhaps one of its replicas: then these are to be
  * one, if that is so two times in a row. The page follows those who use it.
@@ -613,7 +600,7 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node)
 	if (stable_node->replica)
 		done = nuksm_tend_replica(stable_node, chain, hot && !dear);
 	else if (!hot && by_heat && chain && chain->replica &&
-		 !nuksm_is_anybodys_lately(stable_node))
+		 !nuksm_is_used_lately(stable_node, NUMA_NO_NODE))
 		done = nuksm_draw_in(stable_node, chain);
 	/* If nobody uses it here, it is to be moved first */
 	if (!done && hot && READ_ONCE(nuksm_replica_percent) &&
