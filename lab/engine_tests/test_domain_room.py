@@ -160,15 +160,15 @@ def test_reading_takes_no_page_from_who_pays_for_it(
         wait.until(has_one_page_left, lambda: f"one page left, not {old.left()}")
         assert old.oom_kills() == 0
         limit = (old.path / "memory.max").read_text()
-        missed = old.times("max")
         with ksmd_on_all_cpus():
             for child in children:
                 stranger.take(child)
                 user.begin()
                 scan_until_left(ksm, child)
                 user.answer()
-        assert old.oom_kills() == 0
-        assert old.times("max") == missed  # nobody found it full
+        # Who charges asks for 64 pages first, and keeps others out for that moment
+        # (mm/page_counter.c): it may have been found full, but there was always one
+        assert old.times("oom") == 0
         assert (old.path / "memory.max").read_text() == limit
         old.limit(None)
         assert slots(stays) == set(model.slots(*shared))
