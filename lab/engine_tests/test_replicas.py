@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import domains, numa, stress, wait
+from nuksmlab.area import child, equal_to
 from nuksmlab.domains import Group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm, process_stat
@@ -163,17 +164,22 @@ def spend_budget(ksm: Ksm, start: StartTenant, percent: int) -> list[Tenant]:
     return pair
 
 
+def use_in_turn(ksm: Ksm, tenants: list[Tenant], turn: int) -> None:
+    """Of three looks one sees them use all of their pages."""
+    with ExitStack() as stack:
+        for tenant in tenants if turn % 3 == 0 else []:
+            stack.enter_context(reading(tenant))
+        look(ksm)
+
+
 def looks_until_near(
     ksm: Ksm, pair: list[Tenant], pages: int, in_turns: list[Tenant]
 ) -> None:
-    """As many as it takes; others use all of theirs in each third one."""
+    """As many as it takes, while others use theirs by turns."""
     for turn in range(TAKEN):
         if near(pair) >= pages:
             return
-        with ExitStack() as stack:
-            for tenant in in_turns if turn % 3 == 0 else []:
-                stack.enter_context(reading(tenant))
-            look(ksm)
+        use_in_turn(ksm, in_turns, turn)
     raise AssertionError(f"{near(pair)} near of {pages}, {ksm.replicas()}")
 
 
@@ -188,6 +194,25 @@ def test_few_pages_get_what_they_need_from_who_uses_his_by_turns(
     with reading(few[0]), reading(few[1]):
         looks_until_near(ksm, few, few[0].equal_pages - 1, by_turns)
     model.check_intact([*few, *by_turns])
+
+
+def test_what_cannot_be_copied_takes_no_copies_from_others(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """As a fork has mapped it, which ksmd does not know of yet."""
+    forked = [start(f"forked-{node}", node, mib=1, seed=3) for node in (0, 1)]
+    area = equal_to(forked[0])
+    ksm.merge(3 * forked[0].equal_pages)
+    by_turns = spend_budget(ksm, start, 33)
+    ksm.set_speed({"pages_to_scan": 1, "sleep_millisecs": 10_000})
+    had, folded = near(by_turns), ksm.read("replicas_folded")
+    with child(area), reading(forked[0]), reading(forked[1]):
+        for turn in range(TAKEN // 2):
+            use_in_turn(ksm, by_turns, turn)
+        assert near(by_turns) == had
+        assert ksm.read("replicas_folded") == folded
+        assert near(forked) == 0
+    model.check_intact([*forked, *by_turns])
 
 
 def test_who_may_not_pay_makes_no_page_look_wanted(

@@ -42,6 +42,12 @@ static bool nuksm_fits_budget(unsigned long more)
 				   READ_ONCE(nuksm_replica_percent));
 }
 
+/* What is compared of the page that is looked at: with the like. */
+static struct nuksm_compared *nuksm_compares(void)
+{
+	return &nuksm_ranking.seen.compared[nuksm_looks.in_time ? NUKSM_BY_GLANCE : NUKSM_BY_LOOK];
+}
+
 /* A look had a glance, in time or not. */
 static void nuksm_count_glance(bool in_time)
 {
@@ -111,13 +117,12 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 {
 	u8 round = nuksm_ranking.number % BIT(NUKSM_ROUND_BITS);
 	const struct ksm_rmap_item *item;
-	struct nuksm_compared *compared = &nuksm_ranking.seen.compared;
+	struct nuksm_compared *compared = nuksm_compares();
 	struct nuksm_payers payers = {};
 	bool used = false, counts = false;
 
 	nuksm_ranking.chance = get_random_u32();
-	if (!nuksm_looks.ranks || !READ_ONCE(nuksm_replica_percent) ||
-	    stable_node->ranked == round)
+	if (!READ_ONCE(nuksm_replica_percent) || stable_node->ranked == round)
 		return false;
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
 		if (nuksm_is_glanced(item) &&
@@ -137,8 +142,10 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 	}
 	nuksm_ranking.eager = stable_node->rank >= NUKSM_RANK_COPIED;
 	stable_node->ranked = round;
-	stable_node->rank = nuksm_next_rank(stable_node->rank, counts);
-	if (stable_node->replica) {
+	/* Was it used within the glance? What was not in all of the look, was not */
+	if (nuksm_looks.in_time || !used)
+		stable_node->rank = nuksm_next_rank(stable_node->rank, counts);
+	if (stable_node->replica && nuksm_looks.in_time) {
 		nuksm_ranking.seen.used += used;
 		nuksm_ranking.seen.counted += counts;
 	}
@@ -180,7 +187,7 @@ static bool nuksm_is_outranked(const struct ksm_stable_node *stable_node)
 {
 	const struct nuksm_rules *rules = &nuksm_ranking.rules;
 
-	return !stable_node->rank && nuksm_looks.ranks && rules->outranked &&
+	return !stable_node->rank && rules->outranked &&
 	       !nuksm_fits_budget(rules->outranked) &&
 	       get_random_u32_below(rules->idle) < rules->chosen;
 }
@@ -191,10 +198,20 @@ static bool nuksm_has_room_for(const struct ksm_stable_node *stable_node)
 	return nuksm_fits_budget(0) || (stable_node->rank && !nuksm_ranking.over);
 }
 
+/*
+ * Has a fork mapped the page, unknown to ksmd yet? Then no sharer can be taken from it. Without
+ * its lock that may just change: it is asked once more with it, see nuksm_can_be_left().
+ */
+static bool nuksm_is_forked(const struct ksm_stable_node *stable_node)
+{
+	return folio_mapcount(pfn_folio(READ_ONCE(stable_node->kpfn))) >
+	       stable_node->rmap_hlist_len;
+}
+
 /* A copy of the page that is looked at is wanted, and there is no budget for it. */
 static void nuksm_compare_wanted(bool counts)
 {
-	struct nuksm_compared *compared = &nuksm_ranking.seen.compared;
+	struct nuksm_compared *compared = nuksm_compares();
 
 	compared->wanted++;
 	compared->wanted_used += counts;
@@ -206,7 +223,8 @@ static void nuksm_compare_wanted(bool counts)
  * The page would have one more replica, on node @nid: who of those who use it there pays for
  * that, or NULL? The budget is for pages that have rank, and what these leave for any that are
  * used; if it is spent, they wait until it is seen that they are used more often than replicas
- * without rank. @first: that is asked for the first time in this round.
+ * without rank. Nothing is kept from others for what cannot be copied. @first: that is asked for
+ * the first time in this round.
  */
 static struct mm_struct *nuksm_affords(const struct ksm_stable_node *stable_node, int nid,
 				       bool first)
@@ -215,11 +233,11 @@ static struct mm_struct *nuksm_affords(const struct ksm_stable_node *stable_node
 	bool used = false, counts = false, fits = nuksm_fits_budget(1);
 	struct mm_struct *payer = NULL;
 
-	if ((fits || first) && nuksm_takes_replica(nid))
+	if ((fits || first) && nuksm_takes_replica(nid) && !nuksm_is_forked(stable_node))
 		payer = nuksm_payer(stable_node, nid, first && !fits, &used, &counts);
 	if (!payer)
 		return NULL;
-	if (first) {
+	if (first && nuksm_looks.in_time) {
 		seen->used += used;
 		seen->counted += counts;
 	}

@@ -109,7 +109,7 @@ static bool model_use(struct rnd_state *rnd, unsigned long glance_ms, u32 every_
 
 /*
  * Of rounds of looks at pages, which have replicas or want them. Each is used once in so many ms,
- * or never, if that is 0. So many in a hundred glances are @late, and see nothing.
+ * or never, if that is 0. So many in a hundred glances are @late.
  */
 struct model {
 	struct rnd_state rnd;
@@ -155,15 +155,16 @@ static unsigned long model_copies(const struct model *model, unsigned long first
 
 /* What a round of looks sees of use, as nuksm_rank() and nuksm_affords() count it. */
 static void model_see(const struct model *model, unsigned long i, bool use, bool room,
-		      struct nuksm_round *round)
+		      bool late, struct nuksm_round *round)
 {
-	struct nuksm_compared *compared = &round->compared;
+	struct nuksm_compared *compared =
+		&round->compared[late ? NUKSM_BY_LOOK : NUKSM_BY_GLANCE];
 	bool idle = model->copied[i] && model->ranks[i] <= NUKSM_RANK_IDLE;
 	bool wanted = !model->copied[i] && !room;
 	bool eager = wanted && model->ranks[i] >= NUKSM_RANK_COPIED;
 
-	round->used += use;
-	round->counted += use;
+	round->used += use && !late;
+	round->counted += use && !late;
 	compared->idle += idle;
 	compared->idle_used += idle && use;
 	compared->wanted += wanted;
@@ -197,12 +198,12 @@ static unsigned long model_round(struct model *model)
 
 	for (i = 0; i < model->pages; i++) {
 		u16 every_ms = model->every_ms[i];
-		bool use = every_ms && model_use(&model->rnd, before, every_ms);
+		bool is_late = prandom_u32_state(&model->rnd) % 100 < late;
+		bool use = every_ms && model_use(&model->rnd, is_late ? 0 : before, every_ms);
 
-		if (prandom_u32_state(&model->rnd) % 100 < late)
-			continue;
-		model_see(model, i, use, copies < MODEL_BUDGET, &round);
-		ranks[i] = nuksm_next_rank(ranks[i], use);
+		model_see(model, i, use, copies < MODEL_BUDGET, is_late, &round);
+		if (!is_late || !use)
+			ranks[i] = nuksm_next_rank(ranks[i], use);
 		if (copied[i] && model_folds(model, i, copies)) {
 			copied[i] = false;
 			copies--;
@@ -355,7 +356,28 @@ static void who_uses_his_by_turns_leaves_room_for_few(struct kunit *test)
 }
 
 /*
- * A glance that is late sees nothing. If they are short, as there was no budget before, hardly any
+ * Who has all of it, uses all of his now and then, and has glances come late whenever he does not,
+ * gives it to who uses his always.
+ */
+static void who_makes_glances_late_does_not_keep_it(struct kunit *test)
+{
+	struct model model;
+	int round;
+
+	model_open(test, &model, MODEL_BUDGET + MODEL_HOT);
+	model_use_each(&model, 0, MODEL_BUDGET, 1);
+	model_rounds(&model, 40);
+	model_use_each(&model, MODEL_BUDGET, MODEL_HOT, 1);
+	for (round = 0; round < 40; round++) {
+		model.late = round % 5 ? 100 : 0;
+		model_use_each(&model, 0, MODEL_BUDGET, round % 5 ? 0 : 1);
+		model_round(&model);
+	}
+	KUNIT_EXPECT_GE(test, model_copies(&model, MODEL_BUDGET, MODEL_HOT), MODEL_HOT * 9 / 10);
+}
+
+/*
+ * A glance that is late says little. If they are short, as there was no budget before, hardly any
  * page has rank, however many are used: what is free is spent all the same; and when most are
  * used no more, glances become longer again.
  */
@@ -381,11 +403,25 @@ static void late_glances_keep_no_budget_from_all(struct kunit *test)
 	}
 }
 
+/* What few wanted copies say in one round may be chance, however much is said by idle replicas. */
+static void one_round_of_few_is_not_enough(struct kunit *test)
+{
+	struct nuksm_round round = {
+		104, 104, { { 1000, 100, 4, 4, 4, 4 } }, .in_time = 300,
+	};
+	struct nuksm_rules rules = { .glance_ms = 8 };
+
+	nuksm_end_round(&rules, &round, 100, 100);
+	KUNIT_EXPECT_EQ(test, rules.outranked, 0);
+	nuksm_end_round(&rules, &round, 100, 100);
+	KUNIT_EXPECT_EQ(test, rules.outranked, 4);
+}
+
 /* Of hundreds of glances some are late, and what they would have seen is not known. */
 static void a_round_with_late_glances_says_something(struct kunit *test)
 {
 	struct nuksm_round much = {
-		60, 51, { .idle = 30, .eager = 20, .eager_used = 20 }, .in_time = 300, .late = 1,
+		60, 51, { { 30, 0, 20, 20, 20, 20 } }, .in_time = 300, .late = 1,
 	};
 	struct nuksm_round little = { 12, 12, .in_time = 300, .late = 30 };
 	struct nuksm_round nothing = { .late = 5 };
@@ -425,7 +461,9 @@ static struct kunit_case nuksm_budget_cases[] = {
 	KUNIT_CASE(hotter_pages_get_the_budget_of_warm_ones),
 	KUNIT_CASE(who_had_the_budget_first_does_not_keep_it),
 	KUNIT_CASE(who_uses_his_by_turns_leaves_room_for_few),
+	KUNIT_CASE(who_makes_glances_late_does_not_keep_it),
 	KUNIT_CASE(late_glances_keep_no_budget_from_all),
+	KUNIT_CASE(one_round_of_few_is_not_enough),
 	KUNIT_CASE(a_round_with_late_glances_says_something),
 	{}
 };

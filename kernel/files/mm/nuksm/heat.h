@@ -37,7 +37,7 @@
  * @began: when the look has that is going on, in jiffies
  * @over_at: when it is over, in ns of CPU time of nuksmd
  * @moves: how many pages it may still move
- * @ranks: it may change the ranks of pages: its glance, if any, was in time
+ * @in_time: its glance was, if any
  */
 struct nuksm_looks {
 	struct mm_struct *mm;
@@ -50,7 +50,7 @@ struct nuksm_looks {
 	unsigned long began;
 	u64 over_at;
 	unsigned int moves;
-	bool ranks;
+	bool in_time;
 };
 
 static struct nuksm_looks nuksm_looks;
@@ -143,10 +143,12 @@ static void nuksm_note_look(struct ksm_rmap_item *item, bool touched)
 	item->heat = nuksm_heat_of_looks(looks, item->heat);
 }
 
-/* Was the mapping used within the last glance, or, if there are none, the last look? */
+/* Was the mapping used within the last glance, or, if there was none in time, the last look? */
 static bool nuksm_is_glanced(const struct ksm_rmap_item *item)
 {
-	return item->address & (nuksm_replica_stats.glance_ms ? NUKSM_GLANCED_FLAG : 1);
+	bool glances = nuksm_replica_stats.glance_ms && nuksm_looks.in_time;
+
+	return item->address & (glances ? NUKSM_GLANCED_FLAG : 1);
 }
 
 #else /* !CONFIG_NUKSM_PLACEMENT */

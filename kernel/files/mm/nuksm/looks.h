@@ -386,15 +386,15 @@ static void nuksm_glance(unsigned long n, u64 began)
 	unsigned long ms = nuksm_replica_stats.glance_ms;
 	u64 until = began + (NUKSM_GLANCE_TIMES * ms + NUKSM_GLANCE_LATE_MS) * NSEC_PER_MSEC;
 
-	nuksm_looks.ranks = false;
+	nuksm_looks.in_time = false;
 	mutex_unlock(&ksm_thread_mutex);
 	usleep_range_state(ms * USEC_PER_MSEC, ms * USEC_PER_MSEC * 9 / 8, TASK_IDLE);
 	nuksm_window(NUKSM_WINDOW_GLANCE);
 	if (!nuksm_take_turn())
 		return;
 	if (nuksm_looks_now() && ktime_get_ns() <= until)
-		nuksm_looks.ranks = nuksm_glance_at(n, until);
-	nuksm_count_glance(nuksm_looks.ranks);
+		nuksm_looks.in_time = nuksm_glance_at(n, until);
+	nuksm_count_glance(nuksm_looks.in_time);
 	mutex_unlock(&ksm_thread_mutex);
 }
 
@@ -434,7 +434,7 @@ static void nuksm_look(u64 most_ns)
 	glance_ms = nuksm_replica_stats.glance_ms;
 	holds_ms = glance_ms ? glance_ms + NUKSM_GLANCE_LATE_MS / 2 : NUKSM_HOLDS_MS;
 	n = nuksm_look_begins(min(most_ns / 2, holds_ms * NSEC_PER_MSEC));
-	nuksm_looks.ranks = true;
+	nuksm_looks.in_time = true;
 	if (glance_ms)
 		nuksm_glance(n, ktime_get_ns());
 	else

@@ -282,60 +282,77 @@ unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
 	return glance_ms;
 }
 
-/* Of what was seen @n times some part, which is @part of @all, is one round's; @sum: of rounds. */
-static void add_part(u64 *sum, unsigned long n, unsigned long part, unsigned long all)
+/* The @part of @all that there were of what was seen @n times. */
+static u64 part_of(u64 n, unsigned long part, unsigned long all)
 {
-	if (all)
-		*sum += mul_u64_u64_div_u64((u64)n << NUKSM_COMPARED_BITS, part, all);
-	*sum -= *sum / NUKSM_COMPARED_ROUNDS;
+	return mul_u64_u64_div_u64(n, part, all);
 }
 
 /*
- * One round more: of so many copies that were @wanted some were @used. Rounds are weighed by
- * how many there were of both kinds (Mantel and Haenszel), so that it does not matter that
- * in one of them glances are shorter, and few are used of either.
- *
- * Return: whether copies that are wanted are used more often than idle replicas. They may be what
- * they are by chance: it is what was seen since that is compared. And by more than what may be
- * chance of that: one standard deviation of the difference, each part of which is less certain
- * the fewer there are of that kind.
+ * Of so many copies that were @wanted some were @used, and so were some idle replicas. Each kind
+ * of look in each round is weighed by how many there were of both (Mantel and Haenszel), so that
+ * it does not matter that glances are shorter in one of them, and few are used of either.
  */
-static bool is_outranked(struct nuksm_contest *contest, const struct nuksm_compared *round,
-			 unsigned long wanted, unsigned long used)
+static void add_looks(struct nuksm_contest *contest, const struct nuksm_compared *looks,
+		      unsigned long wanted, unsigned long used)
 {
-	unsigned long all = round->idle + wanted;
-	u64 were, least, variance;
+	unsigned long all = looks->idle + wanted;
+	u64 were, alike;
 
-	add_part(&contest->used, used, round->idle, all);
-	add_part(&contest->alike, round->idle_used, wanted, all);
 	if (!all)
-		return false;
-	were = contest->used >> NUKSM_COMPARED_BITS;
-	least = NUKSM_COMPARED_TIMES * ((contest->alike >> NUKSM_COMPARED_BITS) + 1);
-	variance = mul_u64_u64_div_u64(were, round->idle, all) +
-		   mul_u64_u64_div_u64(NUKSM_COMPARED_TIMES * least, wanted, all);
-	return were > least + int_sqrt64(variance);
+		return;
+	were = part_of((u64)used << NUKSM_COMPARED_BITS, looks->idle, all);
+	alike = part_of((u64)looks->idle_used << NUKSM_COMPARED_BITS, wanted, all);
+	contest->used += were;
+	contest->alike += alike;
+	contest->variance += part_of(were, looks->idle, all) +
+			     part_of(NUKSM_COMPARED_TIMES * NUKSM_COMPARED_TIMES * alike,
+				     wanted, all);
 }
 
 /*
- * How many idle replicas go? As many as pages of rank were used that want copies, if these
- * are used more often. If those of any rank are, some of them, and these may have the
+ * One round more. Are copies that are wanted used more often than idle replicas? They may be what
+ * they are by chance: it is what was seen since that is compared. And by more than what may be
+ * chance of that: one standard deviation of the difference.
+ */
+static bool is_outranked(struct nuksm_contest *contest)
+{
+	u64 used = contest->used >> NUKSM_COMPARED_BITS;
+	u64 alike = contest->alike >> NUKSM_COMPARED_BITS;
+	u64 variance = contest->variance >> NUKSM_COMPARED_BITS;
+
+	contest->used -= contest->used / NUKSM_COMPARED_ROUNDS;
+	contest->alike -= contest->alike / NUKSM_COMPARED_ROUNDS;
+	contest->variance -= contest->variance / NUKSM_COMPARED_ROUNDS;
+	return used > NUKSM_COMPARED_TIMES * (alike + 1) + int_sqrt64(variance);
+}
+
+/*
+ * How many idle replicas go, at most? As many as pages of rank were used that want copies, if
+ * these are used more often. If those of any rank are, some of them, and these may have the
  * budget: where hot pages are many times as many as it is enough for, hardly any has rank.
  *
  * Return: whether it is for pages of rank only.
  */
-static bool compare(struct nuksm_rules *rules, const struct nuksm_compared *round)
+static bool compare(struct nuksm_rules *rules, const struct nuksm_compared *compared)
 {
-	unsigned long some = max(round->idle / NUKSM_COMPARED_PART, 1UL);
-	unsigned long by_rank = 0, by_any = 0;
+	unsigned long idle = 0, eager_used = 0, wanted_used = 0, by_rank = 0, by_any = 0;
+	const struct nuksm_compared *looks;
 
-	if (is_outranked(&rules->of_rank, round, round->eager, round->eager_used))
-		by_rank = min(round->idle, round->eager_used);
-	if (is_outranked(&rules->of_any, round, round->wanted, round->wanted_used))
-		by_any = min3(round->idle, some, round->wanted_used);
+	for (looks = compared; looks < compared + NUKSM_BY_EITHER; looks++) {
+		add_looks(&rules->of_rank, looks, looks->eager, looks->eager_used);
+		add_looks(&rules->of_any, looks, looks->wanted, looks->wanted_used);
+		idle += looks->idle;
+		eager_used += looks->eager_used;
+		wanted_used += looks->wanted_used;
+	}
+	if (is_outranked(&rules->of_rank))
+		by_rank = min(idle, eager_used);
+	if (is_outranked(&rules->of_any))
+		by_any = min3(idle, max(idle / NUKSM_COMPARED_PART, 1UL), wanted_used);
 	rules->outranked = max(by_rank, by_any);
 	rules->chosen = rules->outranked;
-	rules->idle = round->idle;
+	rules->idle = idle;
 	return by_rank && by_rank >= by_any;
 }
 
@@ -355,15 +372,18 @@ static unsigned long used_if_in_time(const struct nuksm_round *round)
  *
  * Some of its glances may have been late, on a large machine in each round: whoever keeps ksmd
  * for a moment is not to keep his replicas, nor the budget from all, too. So glances become
- * shorter if what was seen is too much, and longer if what there may be is little.
+ * shorter if what was seen is too much, and longer if what there may be is little; and pages are
+ * compared by what they were used for in all of the look, if its glance was late.
  *
- * Return: whether it saw anything.
+ * Return: whether a glance was in time, or none was needed.
  */
 bool nuksm_end_round(struct nuksm_rules *rules, const struct nuksm_round *round,
 		     unsigned long saved, unsigned int percent)
 {
 	unsigned long before = rules->glance_ms, next = 0;
 	bool saw = round->in_time || !round->late;
+	bool compared = round->compared[NUKSM_BY_LOOK].idle ||
+			round->compared[NUKSM_BY_LOOK].wanted;
 
 	/* Those that came too late saw nothing: perhaps longer ones do */
 	if (percent && !saw)
@@ -372,8 +392,8 @@ bool nuksm_end_round(struct nuksm_rules *rules, const struct nuksm_round *round,
 		next = nuksm_next_glance(before, round->counted, used_if_in_time(round), saved,
 					 percent);
 	rules->glance_ms = next;
-	if (saw) {
-		bool by_rank = compare(rules, &round->compared);
+	if (saw || compared) {
+		bool by_rank = compare(rules, round->compared);
 
 		rules->leaves = !by_rank && !(next && (!before || next < before));
 	}

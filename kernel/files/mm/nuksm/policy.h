@@ -152,7 +152,7 @@ unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
  * struct nuksm_compared - idle replicas, and copies that there is no budget for
  * @idle: such replicas, by the rank they had before they were looked at
  * @idle_used: those of them that were used within the glance, as far as it counts
- * @wanted: copies of pages that might have them, if there were
+ * @wanted: copies of pages that might have them, if there were budget for them
  * @wanted_used: those of them that were used
  * @eager: such copies of pages that had rank before they were looked at
  * @eager_used: those of them that were used
@@ -166,16 +166,27 @@ struct nuksm_compared {
 	unsigned long eager_used;
 };
 
+/* Use within a glance, or, where that was late, within a look: by what pages are compared. */
+enum nuksm_by {
+	NUKSM_BY_GLANCE,
+	NUKSM_BY_LOOK,
+	NUKSM_BY_EITHER, /* so many there are */
+};
+
 /**
  * struct nuksm_contest - copies that are wanted, compared with idle replicas
  * @used: so many of the former were used, and
  * @alike: so many of them would have been, if they were used as the latter are; of both, each
- *	round's by how much it says. Sums of about %NUKSM_COMPARED_ROUNDS, the last ones counting
- *	most, with %NUKSM_COMPARED_BITS bits for parts
+ *	round's by how much it says
+ * @variance: what may be chance of the difference, squared
+ *
+ * Sums of about %NUKSM_COMPARED_ROUNDS rounds, the last ones counting most, with
+ * %NUKSM_COMPARED_BITS bits for parts.
  */
 struct nuksm_contest {
 	u64 used;
 	u64 alike;
+	u64 variance;
 };
 
 /**
@@ -185,12 +196,12 @@ struct nuksm_contest {
  * @compared: of these, and of others that were not used, what is compared
  * @refused: pages that always had rank, but got none, as the budget was spent
  * @in_time: so many looks had a glance in time
- * @late: and so many had not, and saw nothing
+ * @late: and so many had not
  */
 struct nuksm_round {
 	unsigned long used;
 	unsigned long counted;
-	struct nuksm_compared compared;
+	struct nuksm_compared compared[NUKSM_BY_EITHER];
 	unsigned long refused;
 	unsigned long in_time;
 	unsigned long late;

@@ -263,12 +263,13 @@ static void nuksm_drop_unused(struct ksm_stable_node *stable_node,
 /*
  * May sharers be taken from the page? Not if its memory has failed; nor if a fork has mapped
  * it, unknown to ksmd yet: that mapping is found by an item of the parent.
+ *
+ * Context: the folio, which is the page's, is locked.
  */
 static bool nuksm_can_be_left(const struct ksm_stable_node *stable_node,
-			      struct folio *folio)
+			      const struct folio *folio)
 {
-	return !folio_test_hwpoison(folio) &&
-	       folio_mapcount(folio) <= stable_node->rmap_hlist_len;
+	return !folio_test_hwpoison(folio) && !nuksm_is_forked(stable_node);
 }
 
 /*
