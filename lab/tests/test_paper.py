@@ -469,6 +469,15 @@ def test_figure_8s_goal_does_not_hold_where_both_end_the_same(both: list[str]) -
     assert len(failed(section.checks)) == 1
 
 
+def test_what_is_said_of_the_papers_forest_is_what_was_found() -> None:
+    results = races(["instance-0"], [])
+    assert "Here it does not" in pressure_section.on_the_forest(results)
+    forest = pressure_section.FOREST
+    once = next(one for one in results if one["run"]["configuration"] == forest)
+    once["killed"] = []
+    assert "So it does here" in pressure_section.on_the_forest(results)
+
+
 def test_figure_8s_goals_hold_in_each_repetition_and_for_ordinary_data() -> None:
     results = races(["instance-0"], [])
     once = next(one for one in results if one["run"]["configuration"] == "KSM")

@@ -92,6 +92,13 @@ def test_one_slow_repetition_is_not_hidden_by_the_others() -> None:
     assert len(failed(several)) == 1
 
 
+def test_accesses_to_no_node_are_not_taken_for_local_ones() -> None:
+    several = results()
+    several[3].resting.counts["local"] = 1000
+    several[3].resting.counts["elsewhere"] = 2
+    assert failed(several) == ["DRAM accesses to no node's memory, %"]
+
+
 def test_counts_are_joined_with_what_was_observed(tmp_path: Path) -> None:
     run = plan.runs(FULL)[0]
     (tmp_path / "observed.jsonl").write_text(json.dumps(observed(run)) + "\n")

@@ -169,10 +169,11 @@ def judge(mutant: Mutant, folder: Path, by_all: bool) -> dict[str, list[str]]:
         return dict(zip(ALL, by, strict=True))
 
 
-def inputs(mutant: Mutant) -> str:
-    """A hash of the mutant, of the kernel's part, and of the tests."""
+def inputs(mutant: Mutant, by_all: bool) -> str:
+    """A hash of the mutant, of the kernel's part, and of those who judge."""
     seen = hashlib.sha256(repr(mutant).encode())
-    for part in ("kernel", "lab/engine_tests"):
+    judges = ["lab/engine_tests", *(["lab/nuksmlab/paper"] if by_all else [])]
+    for part in ("kernel", *judges):
         for path in sorted((paths.REPOSITORY / part).rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 seen.update(path.read_bytes())
@@ -219,7 +220,7 @@ def main() -> int:
     uncaught = []
     for name in chosen:
         mutant, path = mutants[name], OUTPUT / f"{name}.json"
-        wanted = inputs(mutant)
+        wanted = inputs(mutant, arguments.all)
         if not is_judged(path, wanted, arguments.all):
             print(f"{name}: {mutant.what}", flush=True)
             folder = OUTPUT / name

@@ -10,6 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
+from nuksmlab.counter import Counts
 from nuksmlab.paper.trial import Result
 
 MEASURED, MODELLED, PUBLISHED = "measured", "modelled", "published"
@@ -180,15 +181,23 @@ def at_most(what: str, values: Sequence[float], goal: float, digits: int = 2) ->
     )
 
 
-def counted(results: Sequence[Result]) -> Check:
+def all_on_nodes(several: Iterable[Counts]) -> Check:
     """An access to no node's memory is taken for a local one."""
     shares = [
-        100 * counts["elsewhere"] / (counts["local"] + counts["remote"])
+        100 * counts["elsewhere"] / max(counts["local"] + counts["remote"], 1)
+        for counts in several
+    ]
+    return at_most("DRAM accesses to no node's memory, %", shares or [0.0], 0.1)
+
+
+def counted(results: Sequence[Result]) -> Check:
+    """By all instances."""
+    return all_on_nodes(
+        counts
         for result in results
         for instance in result["instances"]
         if (counts := instance["counts"])
-    ]
-    return at_most("DRAM accesses to no node's memory, %", shares or [0.0], 0.1)
+    )
 
 
 def answers(results: Iterable[Result]) -> Check:

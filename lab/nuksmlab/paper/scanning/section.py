@@ -15,6 +15,7 @@ from nuksmlab.paper.section import (
     Row,
     Section,
     Table,
+    all_on_nodes,
     at_most,
     spread,
 )
@@ -114,6 +115,9 @@ def checks(results: Sequence[Result], hardware: Hardware) -> Iterator[Check]:
                 goal,
                 3,
             )
+    yield all_on_nodes(
+        phase(result).counts for result in results for phase in PHASES.values()
+    )
 
 
 def section(results: Sequence[Result], hardware: Hardware) -> Section:
