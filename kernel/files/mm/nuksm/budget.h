@@ -42,12 +42,6 @@ static bool nuksm_fits_budget(unsigned long more)
 				   READ_ONCE(nuksm_replica_percent));
 }
 
-/* What is compared of the page that is looked at: with the like. */
-static struct nuksm_compared *nuksm_compares(void)
-{
-	return &nuksm_ranking.seen.compared[nuksm_looks.in_time ? NUKSM_BY_GLANCE : NUKSM_BY_LOOK];
-}
-
 /* A look had a glance, in time or not. */
 static void nuksm_count_glance(bool in_time)
 {
@@ -108,6 +102,30 @@ static bool nuksm_might_pay(const struct ksm_stable_node *stable_node,
 	       nuksm_may_pay(item->mm, payers);
 }
 
+/**
+ * struct nuksm_use - use of a page by those for whom a replica is, or would be
+ * @glanced: within the glance, or, if that was late, the look
+ * @counts: likewise, by one whose use counts
+ * @in_look: within the look, by one whose use counts
+ */
+struct nuksm_use {
+	bool glanced;
+	bool counts;
+	bool in_look;
+};
+
+/* The mapping, whose use is asked for, was used within the look. */
+static void nuksm_add_use(struct nuksm_use *use, const struct ksm_rmap_item *item)
+{
+	bool counts = nuksm_counts(item);
+
+	use->in_look |= counts;
+	if (nuksm_is_glanced(item)) {
+		use->glanced = true;
+		use->counts |= counts;
+	}
+}
+
 /*
  * The page was looked at once more. A replica has rank by the use of those who share it, another
  * page by that of who might share replicas, and pay for them. Returns whether that is so for the
@@ -117,47 +135,47 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 {
 	u8 round = nuksm_ranking.number % BIT(NUKSM_ROUND_BITS);
 	const struct ksm_rmap_item *item;
-	struct nuksm_compared *compared = nuksm_compares();
+	struct nuksm_compared *compared = nuksm_ranking.seen.compared;
 	struct nuksm_payers payers = {};
-	bool used = false, counts = false;
+	struct nuksm_use use = {};
 
 	nuksm_ranking.chance = get_random_u32();
 	if (!READ_ONCE(nuksm_replica_percent) || stable_node->ranked == round)
 		return false;
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
-		if (nuksm_is_glanced(item) &&
+		if (nuksm_is_used_now(item) &&
 		    (stable_node->replica ||
-		     (item->home != here && nuksm_might_pay(stable_node, item, &payers)))) {
-			used = true;
-			counts = nuksm_counts(item);
-		}
-		if (counts || payers.asked == NUKSM_PAYERS_ASKED)
+		     (item->home != here && nuksm_might_pay(stable_node, item, &payers))))
+			nuksm_add_use(&use, item);
+		if (use.counts || payers.asked == NUKSM_PAYERS_ASKED)
 			break;
 		cond_resched();
 	}
 	mem_cgroup_put(payers.limited);
 	if (stable_node->replica && stable_node->rank <= NUKSM_RANK_IDLE) {
-		compared->idle++;
-		compared->idle_used += counts;
+		compared[NUKSM_BY_LOOK].idle++;
+		compared[NUKSM_BY_LOOK].idle_used += use.in_look;
+		compared[NUKSM_BY_GLANCE].idle += nuksm_looks.in_time;
+		compared[NUKSM_BY_GLANCE].idle_used += nuksm_looks.in_time && use.counts;
 	}
 	nuksm_ranking.eager = stable_node->rank >= NUKSM_RANK_COPIED;
 	stable_node->ranked = round;
 	/* Was it used within the glance? What was not in all of the look, was not */
-	if (nuksm_looks.in_time || !used)
-		stable_node->rank = nuksm_next_rank(stable_node->rank, counts);
+	if (nuksm_looks.in_time || !use.in_look)
+		stable_node->rank = nuksm_next_rank(stable_node->rank, use.counts);
 	if (stable_node->replica && nuksm_looks.in_time) {
-		nuksm_ranking.seen.used += used;
-		nuksm_ranking.seen.counted += counts;
+		nuksm_ranking.seen.used += use.glanced;
+		nuksm_ranking.seen.counted += use.counts;
 	}
 	return true;
 }
 
 /*
- * Of those for whom the page is hot and whose home is @nid, one who may pay for a copy, and *@used
- * the page within the glance: one whose use *@counts, if there is. Or, with @any, one who did not.
+ * Of those for whom the page is hot and whose home is @nid, one who may pay for a copy: one whose
+ * use counts, if there is; or, with @any, one who did not use it. *@use: theirs.
  */
 static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, int nid,
-				     bool any, bool *used, bool *counts)
+				     bool any, struct nuksm_use *use)
 {
 	const struct ksm_rmap_item *item;
 	struct nuksm_payers payers = {};
@@ -165,13 +183,14 @@ static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, 
 
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
 		if (item->home == nid && nuksm_own_heat(item) == NUKSM_TOUCHED &&
-		    (nuksm_is_glanced(item) || (any && !payer)) &&
+		    (nuksm_is_used_now(item) || (any && !payer)) &&
 		    nuksm_might_pay(stable_node, item, &payers)) {
-			payer = item->mm;
-			*used |= nuksm_is_glanced(item);
-			*counts = nuksm_is_glanced(item) && nuksm_counts(item);
+			if (!payer || nuksm_is_glanced(item))
+				payer = item->mm;
+			if (nuksm_is_used_now(item))
+				nuksm_add_use(use, item);
 		}
-		if (*counts || payers.asked == NUKSM_PAYERS_ASKED)
+		if (use->counts || payers.asked == NUKSM_PAYERS_ASKED)
 			break;
 		cond_resched();
 	}
@@ -199,24 +218,24 @@ static bool nuksm_has_room_for(const struct ksm_stable_node *stable_node)
 }
 
 /*
- * Has a fork mapped the page, unknown to ksmd yet? Then no sharer can be taken from it. Without
- * its lock that may just change: it is asked once more with it, see nuksm_can_be_left().
+ * Has a fork mapped the page, unknown to ksmd yet? Then no sharer can be taken from it. The page
+ * is asked without a reference, and may be any by now: it is asked once more, see
+ * nuksm_can_be_left().
  */
 static bool nuksm_is_forked(const struct ksm_stable_node *stable_node)
 {
-	return folio_mapcount(pfn_folio(READ_ONCE(stable_node->kpfn))) >
-	       stable_node->rmap_hlist_len;
+	const struct page *page = pfn_to_page(READ_ONCE(stable_node->kpfn));
+
+	return atomic_read(&page->_mapcount) + 1 > (int)stable_node->rmap_hlist_len;
 }
 
 /* A copy of the page that is looked at is wanted, and there is no budget for it. */
-static void nuksm_compare_wanted(bool counts)
+static void nuksm_compare_wanted(struct nuksm_compared *compared, bool used)
 {
-	struct nuksm_compared *compared = nuksm_compares();
-
 	compared->wanted++;
-	compared->wanted_used += counts;
+	compared->wanted_used += used;
 	compared->eager += nuksm_ranking.eager;
-	compared->eager_used += nuksm_ranking.eager && counts;
+	compared->eager_used += nuksm_ranking.eager && used;
 }
 
 /*
@@ -230,26 +249,26 @@ static struct mm_struct *nuksm_affords(const struct ksm_stable_node *stable_node
 				       bool first)
 {
 	struct nuksm_round *seen = &nuksm_ranking.seen;
-	bool used = false, counts = false, fits = nuksm_fits_budget(1);
+	bool fits = nuksm_fits_budget(1), in_time = nuksm_looks.in_time;
 	struct mm_struct *payer = NULL;
+	struct nuksm_use use = {};
 
 	if ((fits || first) && nuksm_takes_replica(nid) && !nuksm_is_forked(stable_node))
-		payer = nuksm_payer(stable_node, nid, first && !fits, &used, &counts);
+		payer = nuksm_payer(stable_node, nid, first && !fits, &use);
 	if (!payer)
 		return NULL;
-	if (first && nuksm_looks.in_time) {
-		seen->used += used;
-		seen->counted += counts;
+	if (first && in_time) {
+		seen->used += use.glanced;
+		seen->counted += use.counts;
+		seen->refused += !fits && use.counts && stable_node->rank == NUKSM_RANK_MOST;
 	}
-	if (first && !fits)
-		nuksm_compare_wanted(counts);
-	if (!counts)
-		return NULL;
-	if (fits)
-		return stable_node->rank >= NUKSM_RANK_COPIED || nuksm_ranking.rules.leaves ?
-			       payer : NULL;
-	seen->refused += first && stable_node->rank == NUKSM_RANK_MOST;
-	return NULL;
+	if (first && !fits) {
+		nuksm_compare_wanted(&seen->compared[NUKSM_BY_LOOK], use.in_look);
+		if (in_time)
+			nuksm_compare_wanted(&seen->compared[NUKSM_BY_GLANCE], use.counts);
+	}
+	return fits && use.counts && (stable_node->rank >= NUKSM_RANK_COPIED ||
+				      nuksm_ranking.rules.leaves) ? payer : NULL;
 }
 
 #endif /* _MM_NUKSM_BUDGET_H */

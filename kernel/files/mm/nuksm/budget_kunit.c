@@ -109,12 +109,13 @@ static bool model_use(struct rnd_state *rnd, unsigned long glance_ms, u32 every_
 
 /*
  * Of rounds of looks at pages, which have replicas or want them. Each is used once in so many ms,
- * or never, if that is 0. So many in a hundred glances are @late.
+ * or never, if that is 0. So many in a hundred glances are @late: at all, or the first @late_pages.
  */
 struct model {
 	struct rnd_state rnd;
 	unsigned long pages;
 	unsigned int late;
+	unsigned long late_pages;
 	u16 *every_ms;
 	u8 *ranks;
 	bool *copied;
@@ -123,7 +124,7 @@ struct model {
 
 static void model_open(struct kunit *test, struct model *model, unsigned long pages)
 {
-	*model = (struct model){ .pages = pages };
+	*model = (struct model){ .pages = pages, .late_pages = pages };
 	model->every_ms = kunit_kzalloc(test, pages * sizeof(*model->every_ms), GFP_KERNEL);
 	model->ranks = kunit_kzalloc(test, pages, GFP_KERNEL);
 	model->copied = kunit_kzalloc(test, pages * sizeof(*model->copied), GFP_KERNEL);
@@ -153,24 +154,40 @@ static unsigned long model_copies(const struct model *model, unsigned long first
 	return copies;
 }
 
-/* What a round of looks sees of use, as nuksm_rank() and nuksm_affords() count it. */
-static void model_see(const struct model *model, unsigned long i, bool use, bool room,
-		      bool late, struct nuksm_round *round)
+/* What is compared of a page, as nuksm_rank() and nuksm_affords() count it. */
+static void model_compare(const struct model *model, unsigned long i, bool use, bool room,
+			  struct nuksm_compared *compared)
 {
-	struct nuksm_compared *compared =
-		&round->compared[late ? NUKSM_BY_LOOK : NUKSM_BY_GLANCE];
 	bool idle = model->copied[i] && model->ranks[i] <= NUKSM_RANK_IDLE;
 	bool wanted = !model->copied[i] && !room;
 	bool eager = wanted && model->ranks[i] >= NUKSM_RANK_COPIED;
 
-	round->used += use && !late;
-	round->counted += use && !late;
 	compared->idle += idle;
 	compared->idle_used += idle && use;
 	compared->wanted += wanted;
 	compared->wanted_used += wanted && use;
 	compared->eager += eager;
 	compared->eager_used += eager && use;
+}
+
+/* A look at a page: was it used within the glance, or, if that is late, within the look? */
+static bool model_look(struct model *model, unsigned long i, bool late, bool room,
+		       struct nuksm_round *round)
+{
+	u32 every_ms = model->every_ms[i];
+	bool glanced, use;
+
+	glanced = every_ms && model_use(&model->rnd, model->rules.glance_ms, every_ms);
+	use = glanced || (every_ms && model_use(&model->rnd, 0, every_ms));
+	model_compare(model, i, use, room, &round->compared[NUKSM_BY_LOOK]);
+	if (!late) {
+		model_compare(model, i, glanced, room, &round->compared[NUKSM_BY_GLANCE]);
+		round->used += glanced;
+		round->counted += glanced;
+	}
+	if (!late || !use)
+		model->ranks[i] = nuksm_next_rank(model->ranks[i], glanced && !late);
+	return late ? use : glanced;
 }
 
 /* Does the replica go, see nuksm_is_outranked()? */
@@ -190,20 +207,18 @@ static bool model_folds(struct model *model, unsigned long i, unsigned long copi
 static unsigned long model_round(struct model *model)
 {
 	unsigned long copies = model_copies(model, 0, model->pages), changes = 0, i;
-	unsigned long before = model->rules.glance_ms;
-	unsigned int late = before ? model->late : 0;
-	struct nuksm_round round = { .in_time = 100 - late, .late = late };
+	unsigned int late = model->rules.glance_ms ? model->late : 0;
+	struct nuksm_round round = {
+		.in_time = model->late_pages < model->pages ? 100 : 100 - late, .late = late,
+	};
 	u8 *ranks = model->ranks;
 	bool *copied = model->copied;
 
 	for (i = 0; i < model->pages; i++) {
-		u16 every_ms = model->every_ms[i];
-		bool is_late = prandom_u32_state(&model->rnd) % 100 < late;
-		bool use = every_ms && model_use(&model->rnd, is_late ? 0 : before, every_ms);
+		bool is_late = i < model->late_pages &&
+			       prandom_u32_state(&model->rnd) % 100 < late;
+		bool use = model_look(model, i, is_late, copies < MODEL_BUDGET, &round);
 
-		model_see(model, i, use, copies < MODEL_BUDGET, is_late, &round);
-		if (!is_late || !use)
-			ranks[i] = nuksm_next_rank(ranks[i], use);
 		if (copied[i] && model_folds(model, i, copies)) {
 			copied[i] = false;
 			copies--;
@@ -281,19 +296,25 @@ static void pages_of_any_use_keep_their_replicas(struct kunit *test)
 	}
 }
 
-/* They come when all of the budget is spent, as many as it is enough for, or some few. */
+/*
+ * They come when all of the budget is spent, as many as it is enough for, or some few, and however
+ * many glances are late.
+ */
 static void hotter_pages_get_the_budget_of_warm_ones(struct kunit *test)
 {
 	unsigned long hot;
+	int way;
 
-	for (hot = MODEL_BUDGET / 10; hot <= MODEL_BUDGET / 2; hot *= 2) {
+	for (way = 0; way < 6; way++) {
 		struct model model;
 
+		hot = MODEL_BUDGET / 10 << way / 2;
 		model_open(test, &model, 3 * MODEL_BUDGET + hot);
+		model.late = way % 2 ? 50 : 0;
 		model_use_each(&model, 0, 3 * MODEL_BUDGET, 50);
 		model_rounds(&model, 60);
 		model_use_each(&model, 3 * MODEL_BUDGET, hot, 5);
-		model_rounds(&model, 20);
+		model_rounds(&model, 40);
 		KUNIT_EXPECT_GE(test, model_copies(&model, 3 * MODEL_BUDGET, hot),
 				hot * 9 / 10);
 	}
@@ -355,9 +376,25 @@ static void who_uses_his_by_turns_leaves_room_for_few(struct kunit *test)
 	}
 }
 
+/* Who has all of it, and has those glances come late that see his pages, gives it to others. */
+static void who_has_his_pages_seen_late_does_not_keep_it(struct kunit *test)
+{
+	struct model model;
+
+	model_open(test, &model, 5 * MODEL_BUDGET);
+	model_use_each(&model, 0, MODEL_BUDGET, 1);
+	model_rounds(&model, 40);
+	model.late = 100;
+	model.late_pages = MODEL_BUDGET;
+	model_use_each(&model, 0, MODEL_BUDGET, 0);
+	model_use_each(&model, MODEL_BUDGET, 4 * MODEL_BUDGET, 1);
+	model_rounds(&model, 40);
+	KUNIT_EXPECT_LE(test, model_copies(&model, 0, MODEL_BUDGET), MODEL_BUDGET / 10);
+}
+
 /*
- * Who has all of it, uses all of his now and then, and has glances come late whenever he does not,
- * gives it to who uses his always.
+ * Who has all of it, uses all of his now and then, and has all glances come late whenever he does
+ * not, gives it to who uses his always.
  */
 static void who_makes_glances_late_does_not_keep_it(struct kunit *test)
 {
@@ -461,6 +498,7 @@ static struct kunit_case nuksm_budget_cases[] = {
 	KUNIT_CASE(hotter_pages_get_the_budget_of_warm_ones),
 	KUNIT_CASE(who_had_the_budget_first_does_not_keep_it),
 	KUNIT_CASE(who_uses_his_by_turns_leaves_room_for_few),
+	KUNIT_CASE(who_has_his_pages_seen_late_does_not_keep_it),
 	KUNIT_CASE(who_makes_glances_late_does_not_keep_it),
 	KUNIT_CASE(late_glances_keep_no_budget_from_all),
 	KUNIT_CASE(one_round_of_few_is_not_enough),

@@ -143,12 +143,18 @@ static void nuksm_note_look(struct ksm_rmap_item *item, bool touched)
 	item->heat = nuksm_heat_of_looks(looks, item->heat);
 }
 
-/* Was the mapping used within the last glance, or, if there was none in time, the last look? */
+/* Was the mapping used within the last look? */
+static bool nuksm_is_used_now(const struct ksm_rmap_item *item)
+{
+	return item->address & 1;
+}
+
+/* Was it, within the glance, if that was in time and there are any? */
 static bool nuksm_is_glanced(const struct ksm_rmap_item *item)
 {
 	bool glances = nuksm_replica_stats.glance_ms && nuksm_looks.in_time;
 
-	return item->address & (glances ? NUKSM_GLANCED_FLAG : 1);
+	return nuksm_is_used_now(item) && (!glances || item->address & NUKSM_GLANCED_FLAG);
 }
 
 #else /* !CONFIG_NUKSM_PLACEMENT */

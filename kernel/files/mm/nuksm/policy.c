@@ -283,84 +283,76 @@ unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
 }
 
 /* The @part of @all that there were of what was seen @n times. */
-static u64 part_of(u64 n, unsigned long part, unsigned long all)
+static u64 part_of(u64 n, u64 part, u64 all)
 {
 	return mul_u64_u64_div_u64(n, part, all);
 }
 
 /*
- * Of so many copies that were @wanted some were @used, and so were some idle replicas. Each kind
- * of look in each round is weighed by how many there were of both (Mantel and Haenszel), so that
- * it does not matter that glances are shorter in one of them, and few are used of either.
+ * One round more: of so many copies that were @wanted some were @used, and so were some idle
+ * replicas. Rounds are weighed by how many there were of both (Mantel and Haenszel), so that it
+ * does not matter that in one of them glances are shorter, and few are used of either.
+ *
+ * Return: whether the former are used more often. They may be what they are by chance: it is what
+ * was seen since that is compared. And by more than what may be chance of that: one standard
+ * deviation of the difference.
  */
-static void add_looks(struct nuksm_contest *contest, const struct nuksm_compared *looks,
-		      unsigned long wanted, unsigned long used)
+static bool is_outranked(struct nuksm_contest *contest, const struct nuksm_compared *round,
+			 unsigned long wanted, unsigned long used)
 {
-	unsigned long all = looks->idle + wanted;
-	u64 were, alike;
+	u64 were, alike, all = max(round->idle + wanted, 1UL);
 
-	if (!all)
-		return;
-	were = part_of((u64)used << NUKSM_COMPARED_BITS, looks->idle, all);
-	alike = part_of((u64)looks->idle_used << NUKSM_COMPARED_BITS, wanted, all);
+	were = part_of((u64)used << NUKSM_COMPARED_BITS, round->idle, all);
+	alike = part_of((u64)round->idle_used << NUKSM_COMPARED_BITS, wanted, all);
 	contest->used += were;
 	contest->alike += alike;
-	contest->variance += part_of(were, looks->idle, all) +
+	contest->variance += part_of(were, round->idle, all) +
 			     part_of(NUKSM_COMPARED_TIMES * NUKSM_COMPARED_TIMES * alike,
 				     wanted, all);
-}
-
-/*
- * One round more. Are copies that are wanted used more often than idle replicas? They may be what
- * they are by chance: it is what was seen since that is compared. And by more than what may be
- * chance of that: one standard deviation of the difference.
- */
-static bool is_outranked(struct nuksm_contest *contest)
-{
-	u64 used = contest->used >> NUKSM_COMPARED_BITS;
-	u64 alike = contest->alike >> NUKSM_COMPARED_BITS;
-	u64 variance = contest->variance >> NUKSM_COMPARED_BITS;
-
 	contest->used -= contest->used / NUKSM_COMPARED_ROUNDS;
 	contest->alike -= contest->alike / NUKSM_COMPARED_ROUNDS;
 	contest->variance -= contest->variance / NUKSM_COMPARED_ROUNDS;
-	return used > NUKSM_COMPARED_TIMES * (alike + 1) + int_sqrt64(variance);
+	were = contest->used >> NUKSM_COMPARED_BITS;
+	alike = contest->alike >> NUKSM_COMPARED_BITS;
+	return were > NUKSM_COMPARED_TIMES * (alike + 1) +
+		      int_sqrt64(contest->variance >> NUKSM_COMPARED_BITS);
 }
 
 /*
  * How many idle replicas go, at most? As many as pages of rank were used that want copies, if
- * these are used more often. If those of any rank are, some of them, and these may have the
- * budget: where hot pages are many times as many as it is enough for, hardly any has rank.
+ * these are used more often, within glances or within looks: the former tell hot from warm, but
+ * are late for some. If those of any rank are used more often, some replicas, and these may have
+ * the budget: where hot pages are many times as many as it is enough for, hardly any has rank.
  *
  * Return: whether it is for pages of rank only.
  */
 static bool compare(struct nuksm_rules *rules, const struct nuksm_compared *compared)
 {
-	unsigned long idle = 0, eager_used = 0, wanted_used = 0, by_rank = 0, by_any = 0;
-	const struct nuksm_compared *looks;
+	unsigned long idle = 0, by_rank = 0, by_any = 0;
+	enum nuksm_by by;
 
-	for (looks = compared; looks < compared + NUKSM_BY_EITHER; looks++) {
-		add_looks(&rules->of_rank, looks, looks->eager, looks->eager_used);
-		add_looks(&rules->of_any, looks, looks->wanted, looks->wanted_used);
-		idle += looks->idle;
-		eager_used += looks->eager_used;
-		wanted_used += looks->wanted_used;
+	for (by = 0; by < NUKSM_BY_EITHER; by++) {
+		const struct nuksm_compared *round = &compared[by];
+
+		idle = max(idle, round->idle);
+		if (is_outranked(&rules->of_rank[by], round, round->eager, round->eager_used))
+			by_rank = max(by_rank, round->eager_used);
+		if (is_outranked(&rules->of_any[by], round, round->wanted, round->wanted_used))
+			by_any = max(by_any, round->wanted_used);
 	}
-	if (is_outranked(&rules->of_rank))
-		by_rank = min(idle, eager_used);
-	if (is_outranked(&rules->of_any))
-		by_any = min3(idle, max(idle / NUKSM_COMPARED_PART, 1UL), wanted_used);
+	by_rank = min(idle, by_rank);
+	by_any = min3(idle, max(idle / NUKSM_COMPARED_PART, 1UL), by_any);
 	rules->outranked = max(by_rank, by_any);
 	rules->chosen = rules->outranked;
 	rules->idle = idle;
 	return by_rank && by_rank >= by_any;
 }
 
-/* What would have been seen to be used, if all glances had been in time? */
-static unsigned long used_if_in_time(const struct nuksm_round *round)
+/* How much would have been @seen in the round, if all of its glances had been in time? */
+static unsigned long if_in_time(const struct nuksm_round *round, unsigned long seen)
 {
-	return round->in_time ? mult_frac(round->used, round->in_time + round->late,
-					  round->in_time) : round->used;
+	return round->in_time ? mult_frac(seen, round->in_time + round->late, round->in_time) :
+				seen;
 }
 
 /**
@@ -371,9 +363,8 @@ static unsigned long used_if_in_time(const struct nuksm_round *round)
  * @percent: of that which they may take
  *
  * Some of its glances may have been late, on a large machine in each round: whoever keeps ksmd
- * for a moment is not to keep his replicas, nor the budget from all, too. So glances become
- * shorter if what was seen is too much, and longer if what there may be is little; and pages are
- * compared by what they were used for in all of the look, if its glance was late.
+ * for a moment is not to keep his replicas, nor the budget from all, too. So what these would
+ * have seen is reckoned up; and pages are compared by use in all of the look, too.
  *
  * Return: whether a glance was in time, or none was needed.
  */
@@ -385,12 +376,12 @@ bool nuksm_end_round(struct nuksm_rules *rules, const struct nuksm_round *round,
 	bool compared = round->compared[NUKSM_BY_LOOK].idle ||
 			round->compared[NUKSM_BY_LOOK].wanted;
 
-	/* Those that came too late saw nothing: perhaps longer ones do */
+	/* All came too late: perhaps longer ones do not */
 	if (percent && !saw)
 		next = min(2 * before, NUKSM_GLANCE_MOST_MS);
 	else if (percent)
-		next = nuksm_next_glance(before, round->counted, used_if_in_time(round), saved,
-					 percent);
+		next = nuksm_next_glance(before, if_in_time(round, round->counted),
+					 if_in_time(round, round->used), saved, percent);
 	rules->glance_ms = next;
 	if (saw || compared) {
 		bool by_rank = compare(rules, round->compared);

@@ -151,7 +151,7 @@ unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
 /**
  * struct nuksm_compared - idle replicas, and copies that there is no budget for
  * @idle: such replicas, by the rank they had before they were looked at
- * @idle_used: those of them that were used within the glance, as far as it counts
+ * @idle_used: those of them that were used, as far as it counts
  * @wanted: copies of pages that might have them, if there were budget for them
  * @wanted_used: those of them that were used
  * @eager: such copies of pages that had rank before they were looked at
@@ -166,7 +166,7 @@ struct nuksm_compared {
 	unsigned long eager_used;
 };
 
-/* Use within a glance, or, where that was late, within a look: by what pages are compared. */
+/* By what use pages are compared: within glances that were in time, and within looks. */
 enum nuksm_by {
 	NUKSM_BY_GLANCE,
 	NUKSM_BY_LOOK,
@@ -223,8 +223,8 @@ struct nuksm_rules {
 	unsigned long chosen;
 	unsigned long idle;
 	bool leaves;
-	struct nuksm_contest of_rank;
-	struct nuksm_contest of_any;
+	struct nuksm_contest of_rank[NUKSM_BY_EITHER];
+	struct nuksm_contest of_any[NUKSM_BY_EITHER];
 };
 
 bool nuksm_end_round(struct nuksm_rules *rules, const struct nuksm_round *round,

@@ -269,7 +269,8 @@ static void nuksm_drop_unused(struct ksm_stable_node *stable_node,
 static bool nuksm_can_be_left(const struct ksm_stable_node *stable_node,
 			      const struct folio *folio)
 {
-	return !folio_test_hwpoison(folio) && !nuksm_is_forked(stable_node);
+	return !folio_test_hwpoison(folio) &&
+	       folio_mapcount(folio) <= stable_node->rmap_hlist_len;
 }
 
 /*
