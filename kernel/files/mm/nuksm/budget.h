@@ -69,7 +69,7 @@ static void nuksm_end_ranking(void)
 		.number = ended.number + 1,
 		.rules = ended.rules,
 		.over = !nuksm_fits_budget(0),
-		.most_weight = max(ended.heaviest, ended.seen.late ? ended.most_weight : 0),
+		.most_weight = ended.heaviest,
 	};
 }
 
@@ -86,7 +86,8 @@ static bool nuksm_counts(const struct ksm_rmap_item *item)
 		return true;
 	if (voter->ballot != nuksm_ballot.number) /* it is about to end */
 		return false;
-	nuksm_ranking.heaviest = max(nuksm_ranking.heaviest, voter->weight);
+	if (nuksm_is_glanced(item))
+		nuksm_ranking.heaviest = max(nuksm_ranking.heaviest, voter->weight);
 	return !nuksm_replica_stats.glance_ms ||
 	       nuksm_weighs(voter->weight, nuksm_ranking.most_weight, nuksm_ranking.chance);
 }
@@ -100,6 +101,18 @@ static bool nuksm_might_pay(const struct ksm_stable_node *stable_node,
 {
 	return !ksm_test_exit(item->mm) && nuksm_is_settled(item->mm, stable_node->domain) &&
 	       nuksm_may_pay(item->mm, payers);
+}
+
+/*
+ * Has a fork mapped the page, unknown to ksmd yet? Then no sharer can be taken from it. The page
+ * is asked without a reference, and may be any by now: it is asked once more, see
+ * nuksm_can_be_left().
+ */
+static bool nuksm_is_forked(const struct ksm_stable_node *stable_node)
+{
+	const struct page *page = pfn_to_page(READ_ONCE(stable_node->kpfn));
+
+	return atomic_read(&page->_mapcount) + 1 > (int)stable_node->rmap_hlist_len;
 }
 
 /**
@@ -143,7 +156,7 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 	if (!READ_ONCE(nuksm_replica_percent) || stable_node->ranked == round)
 		return false;
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
-		if (nuksm_is_used_now(item) &&
+		if ((nuksm_is_glanced(item) || (nuksm_is_used_now(item) && !use.in_look)) &&
 		    (stable_node->replica ||
 		     (item->home != here && nuksm_might_pay(stable_node, item, &payers))))
 			nuksm_add_use(&use, item);
@@ -152,7 +165,8 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 		cond_resched();
 	}
 	mem_cgroup_put(payers.limited);
-	if (stable_node->replica && stable_node->rank <= NUKSM_RANK_IDLE) {
+	if (stable_node->replica && stable_node->rank <= NUKSM_RANK_IDLE &&
+	    !nuksm_is_forked(stable_node)) {
 		compared[NUKSM_BY_LOOK].idle++;
 		compared[NUKSM_BY_LOOK].idle_used += use.in_look;
 		compared[NUKSM_BY_GLANCE].idle += nuksm_looks.in_time;
@@ -183,7 +197,8 @@ static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, 
 
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
 		if (item->home == nid && nuksm_own_heat(item) == NUKSM_TOUCHED &&
-		    (nuksm_is_used_now(item) || (any && !payer)) &&
+		    (nuksm_is_glanced(item) || (nuksm_is_used_now(item) && !use->in_look) ||
+		     (any && !payer)) &&
 		    nuksm_might_pay(stable_node, item, &payers)) {
 			if (!payer || nuksm_is_glanced(item))
 				payer = item->mm;
@@ -215,18 +230,6 @@ static bool nuksm_is_outranked(const struct ksm_stable_node *stable_node)
 static bool nuksm_has_room_for(const struct ksm_stable_node *stable_node)
 {
 	return nuksm_fits_budget(0) || (stable_node->rank && !nuksm_ranking.over);
-}
-
-/*
- * Has a fork mapped the page, unknown to ksmd yet? Then no sharer can be taken from it. The page
- * is asked without a reference, and may be any by now: it is asked once more, see
- * nuksm_can_be_left().
- */
-static bool nuksm_is_forked(const struct ksm_stable_node *stable_node)
-{
-	const struct page *page = pfn_to_page(READ_ONCE(stable_node->kpfn));
-
-	return atomic_read(&page->_mapcount) + 1 > (int)stable_node->rmap_hlist_len;
 }
 
 /* A copy of the page that is looked at is wanted, and there is no budget for it. */

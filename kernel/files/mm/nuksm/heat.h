@@ -149,7 +149,10 @@ static bool nuksm_is_used_now(const struct ksm_rmap_item *item)
 	return item->address & 1;
 }
 
-/* Was it, within the glance, if that was in time and there are any? */
+/*
+ * Was it, within the glance, if that was in time and there are any? Those who share a page may be
+ * looked at in several looks: for him whose glance was late it is the one before that tells.
+ */
 static bool nuksm_is_glanced(const struct ksm_rmap_item *item)
 {
 	bool glances = nuksm_replica_stats.glance_ms && nuksm_looks.in_time;

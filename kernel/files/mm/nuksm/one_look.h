@@ -222,15 +222,11 @@ static bool nuksm_end_look(struct ksm_rmap_item *item, bool locked,
 {
 	bool touched = false, moved = false;
 	int nid = NUMA_NO_NODE;
-	unsigned long address;
 
 	if (locked)
 		nid = nuksm_look_again(item, &touched, &moved);
 	if (item->address & NUKSM_LOOKED_FLAG) {
-		address = item->address & ~NUKSM_LOOKED_FLAG;
-		/* What an older glance saw says nothing of this look */
-		WRITE_ONCE(item->address,
-			   nuksm_looks.in_time ? address : address & ~NUKSM_GLANCED_FLAG);
+		WRITE_ONCE(item->address, item->address & ~NUKSM_LOOKED_FLAG);
 		nuksm_note_use_of(item, touched, nid);
 	}
 

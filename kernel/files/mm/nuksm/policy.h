@@ -193,7 +193,7 @@ struct nuksm_contest {
  * struct nuksm_round - what a round of looks saw of use that replicas are for
  * @used: replicas that were used within the glance, and those that pages want for such use
  * @counted: those of them whose use counts
- * @compared: of these, and of others that were not used, what is compared
+ * @compared: what is compared of idle replicas, and of copies that are wanted
  * @refused: pages that always had rank, but got none, as the budget was spent
  * @in_time: so many looks had a glance in time
  * @late: and so many had not
