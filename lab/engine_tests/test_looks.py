@@ -130,6 +130,22 @@ def test_who_uses_pages_now_and_then_has_his_part_of_them(
     model.check_intact(pair)
 
 
+def test_who_was_not_seen_for_once_keeps_pages_that_are_seldom_used(
+    ksm: Ksm, pair: list[Tenant]
+) -> None:
+    """By chance, while the other one was: both use them alike."""
+    with reading(pair[0]), reading(pair[1]):
+        look_until_seen(ksm, SOON, 2 * PAGES)
+    before, began = ksm.read("migrated"), ksm.read("looks")
+    while ksm.read("looks") < began + 2 * SOON:
+        with reading(pair[1]):
+            look(ksm)
+        for _ in range(3):
+            look(ksm)
+    assert ksm.read("migrated") == before
+    model.check_intact(pair)
+
+
 @pytest.mark.usefixtures("pair")
 def test_merging_is_no_use(ksm: Ksm) -> None:
     look(ksm)

@@ -131,10 +131,23 @@ static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stal
 }
 
 /*
+ * The page belongs elsewhere: in how many looks was seen why? By priority, and by lot, it does so
+ * whoever uses it.
+ */
+static unsigned int nuksm_looks_behind(const struct ksm_stable_node *stable_node, int here)
+{
+	if (nuksm_ballot.placement == NUKSM_FAIR && nuksm_ballot.hottest != NUKSM_COLD &&
+	    !test_bit(here, nuksm_ballot.hot_nodes))
+		return nuksm_used_in_looks(stable_node, NUMA_NO_NODE);
+	return BITS_PER_BYTE;
+}
+
+/*
  * The page was looked at: does it belong where it is? One that nobody uses stays on any
  * node of its sharers, unless it is asked @strictly; if there is no room then, ksmd asks
  * again. Otherwise it has to belong elsewhere two times in a row: until the second time all
- * of its sharers have been looked at, who may have begun or stopped to use it together.
+ * of its sharers have been looked at, who may have begun or stopped to use it together. More
+ * often, if those who are elsewhere do not use it always, see nuksm_says_elsewhere().
  *
  * One that waits to be asked in ksmd's next scan, for instance as it could not be moved, is
  * left to that. It is ksmd, too, that counts how often a page is asked and moved in a scan;
@@ -151,8 +164,8 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 {
 	unsigned long kpfn = READ_ONCE(stable_node->kpfn);
 	int here = pfn_to_nid(kpfn), nid, wanted, err;
-	bool was_elsewhere, waits;
-	unsigned int cost;
+	unsigned int cost, elsewhere;
+	bool waits;
 
 	waits = READ_ONCE(stable_node->again) || nuksm_is_given_up(stable_node);
 	/* ksmd gives those who are elsewhere now pages of their own */
@@ -168,8 +181,8 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 		return 1;
 	if (waits)
 		return 0;
-	was_elsewhere = stable_node->elsewhere;
-	stable_node->elsewhere = false;
+	elsewhere = stable_node->elsewhere;
+	stable_node->elsewhere = 0;
 	if (!strictly && nuksm_ballot.placement == NUKSM_FAIR &&
 	    nuksm_ballot.hottest == NUKSM_COLD &&
 	    test_bit(here, nuksm_ballot.nodes))
@@ -183,8 +196,9 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 			nuksm_want_asked(stable_node);
 		return 0;
 	}
-	if (!strictly && !was_elsewhere) {
-		stable_node->elsewhere = true;
+	elsewhere += nuksm_says_elsewhere(nuksm_looks_behind(stable_node, here));
+	if (!strictly && elsewhere < NUKSM_FOLLOWS_AT) {
+		stable_node->elsewhere = elsewhere;
 		return 0;
 	}
 	nuksm_window(NUKSM_WINDOW_MOVE);

@@ -352,6 +352,19 @@ static void heat_follows_use_and_keeps_from_changing(struct kunit *test)
 			NUKSM_COLD);
 }
 
+static void a_page_follows_the_slower_the_less_it_is_used(struct kunit *test)
+{
+	unsigned int looks;
+
+	KUNIT_EXPECT_EQ(test, 2 * nuksm_says_elsewhere(8), NUKSM_FOLLOWS_AT);
+	KUNIT_EXPECT_EQ(test, 4 * nuksm_says_elsewhere(7), NUKSM_FOLLOWS_AT);
+	for (looks = 0; looks < 8; looks++) {
+		KUNIT_EXPECT_GE(test, nuksm_says_elsewhere(looks), 1);
+		KUNIT_EXPECT_LE(test, nuksm_says_elsewhere(looks),
+				nuksm_says_elsewhere(looks + 1));
+	}
+}
+
 #ifdef CONFIG_NUKSM_PLACEMENT
 /* What is known of one lot says nothing of the next. */
 static void lots_follow_from_the_whole_content(struct kunit *test)
@@ -391,6 +404,7 @@ static struct kunit_case nuksm_cases[] = {
 	KUNIT_CASE(what_cannot_be_on_a_node_goes_to_the_others),
 	KUNIT_CASE(who_comes_takes_and_moves_nothing_else),
 	KUNIT_CASE(heat_follows_use_and_keeps_from_changing),
+	KUNIT_CASE(a_page_follows_the_slower_the_less_it_is_used),
 #ifdef CONFIG_NUKSM_PLACEMENT
 	KUNIT_CASE(lots_follow_from_the_whole_content),
 #endif

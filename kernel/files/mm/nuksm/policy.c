@@ -196,6 +196,20 @@ u8 nuksm_heat_of_looks(u8 looks, u8 before)
 }
 
 /**
+ * nuksm_says_elsewhere - a look found a page where it does not belong: how much does that say?
+ * @looks: in so many of the last eight those used it who are elsewhere
+ *
+ * Two that use a page alike, but not always, are seen to use it by chance: after a while one of
+ * them was not, for eight looks. The less the other one uses it, too, the less that says.
+ *
+ * Return: a part of NUKSM_FOLLOWS_AT. Of eight looks it is half of that, each one less halves it.
+ */
+unsigned int nuksm_says_elsewhere(unsigned int looks)
+{
+	return max(NUKSM_FOLLOWS_AT >> (9 - min(looks, 8U)), 1UL);
+}
+
+/**
  * nuksm_may_replicate - may there be so many replicas?
  * @replicas: how many, in pages
  * @saved: what merging would save without them, in pages
@@ -282,12 +296,6 @@ unsigned long nuksm_next_glance(unsigned long glance_ms, unsigned long counted,
 	return glance_ms;
 }
 
-/* The @part of @all that there were of what was seen @n times. */
-static u64 part_of(u64 n, u64 part, u64 all)
-{
-	return mul_u64_u64_div_u64(n, part, all);
-}
-
 /*
  * One round more: of so many copies that were @wanted some were @used, and so were some idle
  * replicas. Rounds are weighed by how many there were of both (Mantel and Haenszel), so that it
@@ -302,13 +310,13 @@ static bool is_outranked(struct nuksm_contest *contest, const struct nuksm_compa
 {
 	u64 were, alike, all = max(round->idle + wanted, 1UL);
 
-	were = part_of((u64)used << NUKSM_COMPARED_BITS, round->idle, all);
-	alike = part_of((u64)round->idle_used << NUKSM_COMPARED_BITS, wanted, all);
+	were = mul_u64_u64_div_u64((u64)used << NUKSM_COMPARED_BITS, round->idle, all);
+	alike = mul_u64_u64_div_u64((u64)round->idle_used << NUKSM_COMPARED_BITS, wanted, all);
 	contest->used += were;
 	contest->alike += alike;
-	contest->variance += part_of(were, round->idle, all) +
-			     part_of(NUKSM_COMPARED_TIMES * NUKSM_COMPARED_TIMES * alike,
-				     wanted, all);
+	contest->variance += mul_u64_u64_div_u64(were, round->idle, all) +
+			     mul_u64_u64_div_u64(NUKSM_COMPARED_TIMES * NUKSM_COMPARED_TIMES *
+						 alike, wanted, all);
 	contest->used -= contest->used / NUKSM_COMPARED_ROUNDS;
 	contest->alike -= contest->alike / NUKSM_COMPARED_ROUNDS;
 	contest->variance -= contest->variance / NUKSM_COMPARED_ROUNDS;

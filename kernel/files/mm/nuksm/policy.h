@@ -104,8 +104,12 @@ struct nuksm_ballot {
 #define NUKSM_OVER_PART		8
 #define NUKSM_OVER_FEW		8UL
 
+/* So much has to be seen of use elsewhere, from look to look, before a page follows it. */
+#define NUKSM_ELSEWHERE_BITS	4
+#define NUKSM_FOLLOWS_AT	BIT(NUKSM_ELSEWHERE_BITS)
+
 /* A lot has so many bits. */
-#define NUKSM_LOT_BITS		15
+#define NUKSM_LOT_BITS		12
 
 /*
  * A page's rank among those that are hot on several nodes goes from 0 to the first of
@@ -138,6 +142,8 @@ int nuksm_ballot_pick(const struct nuksm_ballot *ballot, u32 lot,
 		      const unsigned long *barred);
 enum nuksm_reason nuksm_ballot_reason(const struct nuksm_ballot *ballot);
 u8 nuksm_heat_of_looks(u8 looks, u8 before);
+
+unsigned int nuksm_says_elsewhere(unsigned int looks);
 bool nuksm_may_replicate(unsigned long replicas, unsigned long saved,
 			 unsigned int percent);
 unsigned long nuksm_replicas_over(unsigned long replicas, unsigned long saved,

@@ -602,7 +602,7 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node)
 	if (stable_node->replica)
 		done = nuksm_tend_replica(stable_node, chain, hot && !dear);
 	else if (!hot && by_heat && chain && chain->replica &&
-		 !nuksm_is_used_lately(stable_node, NUMA_NO_NODE))
+		 nuksm_used_in_looks(stable_node, NUMA_NO_NODE) < NUKSM_LATELY_LOOKS)
 		done = nuksm_draw_in(stable_node, chain);
 	/* If nobody uses it here, it is to be moved first */
 	if (!done && hot && READ_ONCE(nuksm_replica_percent) &&

@@ -326,20 +326,20 @@ static void nuksm_in_vain(struct ksm_stable_node *stable_node)
 }
 
 /*
- * Has any of those who share the page, and whose home is @nid, used it in two of the last eight
- * looks? NUMA_NO_NODE: wherever that is.
+ * In how many of the last eight looks was the page used by those whose home is @nid, by him whom
+ * most of them saw? NUMA_NO_NODE: wherever that is.
  */
-static bool nuksm_is_used_lately(const struct ksm_stable_node *stable_node, int nid)
+static unsigned int nuksm_used_in_looks(const struct ksm_stable_node *stable_node, int nid)
 {
 	const struct ksm_rmap_item *sharer;
+	unsigned int most = 0;
 
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		if ((nid == NUMA_NO_NODE || sharer->home == nid) && !ksm_test_exit(sharer->mm) &&
-		    hweight8(sharer->address & NUKSM_LOOKS_MASK) >= NUKSM_LATELY_LOOKS)
-			return true;
+		if ((nid == NUMA_NO_NODE || sharer->home == nid) && !ksm_test_exit(sharer->mm))
+			most = max(most, hweight8(sharer->address & NUKSM_LOOKS_MASK));
 		cond_resched();
 	}
-	return false;
+	return most;
 }
 
 /*
@@ -353,7 +353,7 @@ static void nuksm_add_here(const struct ksm_stable_node *stable_node)
 
 	if (nuksm_ballot.placement == NUKSM_FAIR && nuksm_ballot.hottest != NUKSM_COLD &&
 	    test_bit(here, nuksm_ballot.nodes) && !test_bit(here, nuksm_ballot.hot_nodes) &&
-	    nuksm_is_used_lately(stable_node, here))
+	    nuksm_used_in_looks(stable_node, here) >= NUKSM_LATELY_LOOKS)
 		__set_bit(here, nuksm_ballot.hot_nodes);
 }
 
@@ -442,7 +442,7 @@ static void nuksm_begin_asking(struct ksm_stable_node *stable_node)
 	stable_node->scan = nuksm_this_scan();
 	stable_node->moves = 0;
 	stable_node->vain = 0;
-	stable_node->elsewhere = false;
+	stable_node->elsewhere = 0;
 	stable_node->rank = 0;
 	stable_node->ranked = 0;
 }
