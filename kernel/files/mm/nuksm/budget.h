@@ -95,24 +95,30 @@ static bool nuksm_counts(const struct ksm_rmap_item *item)
 /* Of the cgroups that are asked for one page so many may be gone through up to the root. */
 #define NUKSM_PAYERS_ASKED	256
 
-/* Might he who has the mapping pay for a copy? */
-static bool nuksm_might_pay(const struct ksm_stable_node *stable_node,
-			    const struct ksm_rmap_item *item, struct nuksm_payers *payers)
-{
-	return !ksm_test_exit(item->mm) && nuksm_is_settled(item->mm, stable_node->domain) &&
-	       nuksm_may_pay(item->mm, payers);
-}
-
 /*
- * Has a fork mapped the page, unknown to ksmd yet? Then no sharer can be taken from it. The page
- * is asked without a reference, and may be any by now: it is asked once more, see
- * nuksm_can_be_left().
+ * Has a fork mapped the page, unknown to ksmd yet? That mapping is found by an item of the parent,
+ * who cannot be taken from the page. Asked without a reference, it may be any page by now: a
+ * mapping that is about to share another one is asked once more.
  */
 static bool nuksm_is_forked(const struct ksm_stable_node *stable_node)
 {
 	const struct page *page = pfn_to_page(READ_ONCE(stable_node->kpfn));
 
 	return atomic_read(&page->_mapcount) + 1 > (int)stable_node->rmap_hlist_len;
+}
+
+/* Can he who has the mapping be taken from the page, as none of a fork is found by it? */
+static bool nuksm_may_leave(const struct ksm_rmap_item *item)
+{
+	return !nuksm_is_forked(item->head) || !nuksm_is_dear(item, 1);
+}
+
+/* Might he who has the mapping pay for a copy? */
+static bool nuksm_might_pay(const struct ksm_stable_node *stable_node,
+			    const struct ksm_rmap_item *item, struct nuksm_payers *payers)
+{
+	return !ksm_test_exit(item->mm) && nuksm_is_settled(item->mm, stable_node->domain) &&
+	       nuksm_may_leave(item) && nuksm_may_pay(item->mm, payers);
 }
 
 /**
@@ -165,8 +171,7 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 		cond_resched();
 	}
 	mem_cgroup_put(payers.limited);
-	if (stable_node->replica && stable_node->rank <= NUKSM_RANK_IDLE &&
-	    !nuksm_is_forked(stable_node)) {
+	if (stable_node->replica && stable_node->rank <= NUKSM_RANK_IDLE) {
 		compared[NUKSM_BY_LOOK].idle++;
 		compared[NUKSM_BY_LOOK].idle_used += use.in_look;
 		compared[NUKSM_BY_GLANCE].idle += nuksm_looks.in_time;
@@ -256,7 +261,7 @@ static struct mm_struct *nuksm_affords(const struct ksm_stable_node *stable_node
 	struct mm_struct *payer = NULL;
 	struct nuksm_use use = {};
 
-	if ((fits || first) && nuksm_takes_replica(nid) && !nuksm_is_forked(stable_node))
+	if ((fits || first) && nuksm_takes_replica(nid))
 		payer = nuksm_payer(stable_node, nid, first && !fits, &use);
 	if (!payer)
 		return NULL;

@@ -108,10 +108,12 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
 		nid = pfn_to_nid(READ_ONCE(dup->kpfn));
 		target = nuksm_dup_for(chain, dup);
 		/* One that no other has room for is a page as any other, if it is not busy */
-		done = target ? nuksm_shift(dup, target, NUMA_NO_NODE) == -ENOENT :
+		done = target ? nuksm_fold_into(dup, target) == -ENOENT :
 				nuksm_find_out(dup, chain, &dear) != -EBUSY;
-		if (!done)
+		if (!done && dup->replica)
 			++*passed;
+		else if (!done)
+			; /* a fork has it: it is none any more */
 		else if (target)
 			nuksm_folding.wanted[nid]--;
 		if (done && nuksm_folding.over)

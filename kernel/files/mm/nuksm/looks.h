@@ -131,18 +131,6 @@ static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stal
 }
 
 /*
- * The page belongs elsewhere: in how many looks was seen why? By priority, and by lot, it does so
- * whoever uses it.
- */
-static unsigned int nuksm_looks_behind(const struct ksm_stable_node *stable_node, int here)
-{
-	if (nuksm_ballot.placement == NUKSM_FAIR && nuksm_ballot.hottest != NUKSM_COLD &&
-	    !test_bit(here, nuksm_ballot.hot_nodes))
-		return nuksm_used_in_looks(stable_node, NUMA_NO_NODE);
-	return BITS_PER_BYTE;
-}
-
-/*
  * The page was looked at: does it belong where it is? One that nobody uses stays on any
  * node of its sharers, unless it is asked @strictly; if there is no room then, ksmd asks
  * again. Otherwise it has to belong elsewhere two times in a row: until the second time all
@@ -164,7 +152,7 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 {
 	unsigned long kpfn = READ_ONCE(stable_node->kpfn);
 	int here = pfn_to_nid(kpfn), nid, wanted, err;
-	unsigned int cost, elsewhere;
+	unsigned int elsewhere, cost;
 	bool waits;
 
 	waits = READ_ONCE(stable_node->again) || nuksm_is_given_up(stable_node);
@@ -191,16 +179,16 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 			    &wanted);
 	if (nid == NUMA_NO_NODE)
 		return 0;
-	if (nid == here) {
-		if (nid != wanted && strictly)
-			nuksm_want_asked(stable_node);
-		return 0;
-	}
-	elsewhere += nuksm_says_elsewhere(nuksm_looks_behind(stable_node, here));
-	if (!strictly && elsewhere < NUKSM_FOLLOWS_AT) {
+	if (nid == here && nid != wanted && strictly)
+		nuksm_want_asked(stable_node);
+	/* Where it belongs may have no room for now */
+	if (nid != here || nid != wanted)
 		stable_node->elsewhere = elsewhere;
+	if (nid == here)
 		return 0;
-	}
+	if (!strictly && (!nuksm_is_noted() ||
+			  !nuksm_follows(stable_node, nuksm_looks_behind(stable_node, here))))
+		return 0;
 	nuksm_window(NUKSM_WINDOW_MOVE);
 	err = nuksm_move(stable_node, nid, &cost);
 	if (err && err != -ENOENT)

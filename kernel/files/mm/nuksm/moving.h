@@ -195,6 +195,8 @@ static int nuksm_move(struct ksm_stable_node *stable_node, int nid, unsigned int
 	}
 	if (nuksm_all_are_found(folio)) {
 		err = nuksm_migrate(folio, nid) ? -EBUSY : 0;
+		if (!err)
+			stable_node->elsewhere = 0;
 		nuksm_unlock_areas(stable_node, NULL);
 		return err;
 	}

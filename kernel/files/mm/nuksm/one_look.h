@@ -158,11 +158,16 @@ static bool nuksm_rehome(struct ksm_rmap_item *item, struct vm_area_struct *vma,
 	return moved;
 }
 
-/* Notes what a look saw of a mapping, unless it took too long to come back to it. */
+/* Is what the look sees noted, or did it take too long to come back to it? */
+static bool nuksm_is_noted(void)
+{
+	return !time_after(jiffies, nuksm_looks.began + msecs_to_jiffies(NUKSM_LOOK_MOST_MS));
+}
+
+/* Notes what a look saw of a mapping. */
 static void nuksm_note_use_of(struct ksm_rmap_item *item, bool touched, int nid)
 {
-	if (time_after(jiffies, nuksm_looks.began +
-		       msecs_to_jiffies(NUKSM_LOOK_MOST_MS)))
+	if (!nuksm_is_noted())
 		return;
 	if (touched)
 		nuksm_count(nid == item->home ? &nuksm_look_stats.used_local :

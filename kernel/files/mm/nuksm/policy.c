@@ -197,7 +197,7 @@ u8 nuksm_heat_of_looks(u8 looks, u8 before)
 
 /**
  * nuksm_says_elsewhere - a look found a page where it does not belong: how much does that say?
- * @looks: in so many of the last eight those used it who are elsewhere
+ * @looks: in so many of the last eight those used it who are elsewhere, NUKSM_ALL_LOOKS at most
  *
  * Two that use a page alike, but not always, are seen to use it by chance: after a while one of
  * them was not, for eight looks. The less the other one uses it, too, the less that says.
@@ -206,7 +206,7 @@ u8 nuksm_heat_of_looks(u8 looks, u8 before)
  */
 unsigned int nuksm_says_elsewhere(unsigned int looks)
 {
-	return max(NUKSM_FOLLOWS_AT >> (9 - min(looks, 8U)), 1UL);
+	return max(NUKSM_FOLLOWS_AT >> (1 + NUKSM_ALL_LOOKS - looks), 1UL);
 }
 
 /**

@@ -94,6 +94,9 @@ struct nuksm_ballot {
 	u64 weight[NUKSM_MOST_NODES];
 };
 
+/* A mapping remembers so many looks. */
+#define NUKSM_ALL_LOOKS		8
+
 /* In so many of the last eight looks a mapping is used that becomes hot. */
 #define NUKSM_HOT_LOOKS		6
 
@@ -109,7 +112,7 @@ struct nuksm_ballot {
 #define NUKSM_FOLLOWS_AT	BIT(NUKSM_ELSEWHERE_BITS)
 
 /* A lot has so many bits. */
-#define NUKSM_LOT_BITS		12
+#define NUKSM_LOT_BITS		15
 
 /*
  * A page's rank among those that are hot on several nodes goes from 0 to the first of

@@ -204,7 +204,7 @@ static bool nuksm_remap(struct ksm_rmap_item *item, struct folio *from,
 	if (!mmap_read_trylock(mm))
 		return false;
 	vma = find_mergeable_vma(mm, address);
-	if (vma && nuksm_is_found(item, vma)) {
+	if (vma && nuksm_is_found(item, vma) && nuksm_may_leave(item)) {
 		mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, mm, address,
 					address + PAGE_SIZE);
 		mmu_notifier_invalidate_range_start(&range);
@@ -261,19 +261,6 @@ static void nuksm_drop_unused(struct ksm_stable_node *stable_node,
 }
 
 /*
- * May sharers be taken from the page? Not if its memory has failed; nor if a fork has mapped
- * it, unknown to ksmd yet: that mapping is found by an item of the parent.
- *
- * Context: the folio, which is the page's, is locked.
- */
-static bool nuksm_can_be_left(const struct ksm_stable_node *stable_node,
-			      const struct folio *folio)
-{
-	return !folio_test_hwpoison(folio) &&
-	       folio_mapcount(folio) <= stable_node->rmap_hlist_len;
-}
-
-/*
  * Lets sharers of a page whose home is @nid, or all, share another one of the same chain.
  * Returns how many, or -ENOENT if the first one is gone, as perhaps all of them did. The
  * other one may be gone, too.
@@ -292,7 +279,7 @@ static int nuksm_shift(struct ksm_stable_node *stable_node,
 		n = -ENOENT;
 	if (IS_ERR_OR_NULL(from))
 		goto out;
-	if (nuksm_can_be_left(stable_node, from) && !folio_test_hwpoison(to)) {
+	if (!folio_test_hwpoison(from) && !folio_test_hwpoison(to)) {
 		n = nuksm_remap_sharers(stable_node, from, target, to, nid);
 		nuksm_trace_replica(from, to, n);
 		if (hlist_empty(&stable_node->hlist)) {
@@ -411,7 +398,7 @@ static int nuksm_replicate(struct ksm_stable_node *stable_node,
 		n = -ENOENT;
 	if (IS_ERR_OR_NULL(from))
 		goto out;
-	if (nuksm_can_be_left(stable_node, from))
+	if (!folio_test_hwpoison(from))
 		to = nuksm_copy(from, nid, payer);
 	if (to) {
 		nuksm_file_copy(dup, to, stable_node, *chain);
@@ -472,13 +459,39 @@ static int nuksm_find_out(struct ksm_stable_node *stable_node,
 		return -ENOENT;
 	if (IS_ERR(folio))
 		return PTR_ERR(folio);
-	replica = nuksm_dup_for(chain, stable_node);
+	replica = nuksm_dup_for(chain, stable_node) &&
+		  (stable_node->replica || !nuksm_is_forked(stable_node));
 	if (replica != stable_node->replica)
 		nuksm_count_as(stable_node, folio, replica);
 	*dear = nuksm_payer_is_limited(folio);
 	folio_unlock(folio);
 	folio_put(folio);
 	return 0;
+}
+
+/*
+ * Lets all who share a replica share @target, another page of its chain. Those from whom a fork
+ * has it stay: if nobody else is left it counts as a page as any other, until they can be taken
+ * from it, so that nobody keeps the budget by forking. Returns how many share @target now, or
+ * -ENOENT if @stable_node is gone.
+ */
+static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stable_node *target)
+{
+	int n = nuksm_shift(stable_node, target, NUMA_NO_NODE);
+	struct folio *folio;
+
+	if (n == -ENOENT || !nuksm_is_forked(stable_node))
+		return n;
+	folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_TRYLOCK);
+	if (!folio)
+		return -ENOENT;
+	if (IS_ERR(folio))
+		return n;
+	if (nuksm_is_forked(stable_node))
+		nuksm_count_as(stable_node, folio, false);
+	folio_unlock(folio);
+	folio_put(folio);
+	return n;
 }
 
 /*
@@ -499,10 +512,10 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 		target = nuksm_dup_on(chain, here, stable_node);
 		if (target && !nuksm_fits_into(stable_node, target))
 			target = NULL;
-	} else {
-		target = nuksm_dup_for(chain, stable_node);
+		return target && nuksm_shift(stable_node, target, NUMA_NO_NODE);
 	}
-	return target && nuksm_shift(stable_node, target, NUMA_NO_NODE);
+	target = nuksm_dup_for(chain, stable_node);
+	return target && nuksm_fold_into(stable_node, target);
 }
 
 /* Is it a replica that is hot, and could be folded into @other? */
@@ -516,7 +529,7 @@ static bool nuksm_is_hot_replica(struct ksm_stable_node *dup,
 
 /*
  * Nobody uses the page where it is, but perhaps one of its replicas: then these are to be
- * one, if that is so two times in a row. The page follows those who use it.
+ * one, if that is said often enough in a row. The page follows those who use it, in the next look.
  */
 static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 			  struct ksm_stable_node *chain)
@@ -526,9 +539,9 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 
 	if (!replica)
 		return false;
-	stable_node->elsewhere = !stable_node->elsewhere;
-	if (!stable_node->elsewhere)
-		nuksm_shift(replica, stable_node, NUMA_NO_NODE);
+	if (nuksm_follows(stable_node, nuksm_used_in_looks(replica, NUMA_NO_NODE)) &&
+	    nuksm_shift(replica, stable_node, NUMA_NO_NODE))
+		stable_node->elsewhere = NUKSM_FOLLOWS_AT - 1;
 	return true;
 }
 

@@ -326,20 +326,20 @@ static void nuksm_in_vain(struct ksm_stable_node *stable_node)
 }
 
 /*
- * In how many of the last eight looks was the page used by those whose home is @nid, by him whom
- * most of them saw? NUMA_NO_NODE: wherever that is.
+ * In how many of their last eight looks was the page used by any of those whose home is @nid?
+ * NUMA_NO_NODE: wherever that is.
  */
 static unsigned int nuksm_used_in_looks(const struct ksm_stable_node *stable_node, int nid)
 {
 	const struct ksm_rmap_item *sharer;
-	unsigned int most = 0;
+	u8 looks = 0;
 
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
 		if ((nid == NUMA_NO_NODE || sharer->home == nid) && !ksm_test_exit(sharer->mm))
-			most = max(most, hweight8(sharer->address & NUKSM_LOOKS_MASK));
+			looks |= sharer->address & NUKSM_LOOKS_MASK;
 		cond_resched();
 	}
-	return most;
+	return hweight8(looks);
 }
 
 /*
@@ -368,6 +368,30 @@ static void nuksm_ask_sharers(const struct ksm_stable_node *stable_node)
 		cond_resched();
 	}
 	nuksm_add_here(stable_node);
+}
+
+/*
+ * The page belongs elsewhere: in how many looks was seen why? By priority, and by lot, it does so
+ * whoever uses it.
+ */
+static unsigned int nuksm_looks_behind(const struct ksm_stable_node *stable_node, int here)
+{
+	if (nuksm_ballot.placement == NUKSM_FAIR && nuksm_ballot.hottest != NUKSM_COLD &&
+	    test_bit(here, nuksm_ballot.nodes) && !test_bit(here, nuksm_ballot.hot_nodes))
+		return nuksm_used_in_looks(stable_node, NUMA_NO_NODE);
+	return NUKSM_ALL_LOOKS;
+}
+
+/*
+ * A look found that the page belongs elsewhere, where it was used in so many of @looks. Has that
+ * been said often enough in a row?
+ */
+static bool nuksm_follows(struct ksm_stable_node *stable_node, unsigned int looks)
+{
+	unsigned int said = stable_node->elsewhere + nuksm_says_elsewhere(looks);
+
+	stable_node->elsewhere = said < NUKSM_FOLLOWS_AT ? said : 0;
+	return said >= NUKSM_FOLLOWS_AT;
 }
 
 /* ksmd holds no page: where does the one that is to be asked belong now? */
@@ -417,6 +441,9 @@ static void nuksm_place_asked(void)
 		stable_node->vain = 0;
 		return;
 	}
+	/* Whether it is used elsewhere only, or that is chance, looks tell */
+	if (nuksm_looks_behind(stable_node, pfn_to_nid(kpfn)) < NUKSM_ALL_LOOKS)
+		return;
 	/* Who makes it go to and fro gets no more of ksmd's time than this */
 	if (stable_node->moves == NUKSM_MOST_MOVES) {
 		nuksm_want_asked(stable_node);
