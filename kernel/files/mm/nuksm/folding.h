@@ -83,7 +83,7 @@ static bool nuksm_is_to_fold(const struct ksm_stable_node *stable_node)
 {
 	int nid = pfn_to_nid(READ_ONCE(stable_node->kpfn));
 
-	return stable_node->replica && !hlist_empty(&stable_node->hlist) &&
+	return (stable_node->replica || stable_node->kept) && !hlist_empty(&stable_node->hlist) &&
 	       (nuksm_folding.all || nuksm_folding.over || nuksm_folding.wanted[nid] > 0);
 }
 
@@ -95,7 +95,7 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
 {
 	struct ksm_stable_node *dup, *target;
 	unsigned int n = 0;
-	bool dear, done;
+	bool dear, done, was_counted;
 	int nid;
 
 	/* So many are busy: they are left alone */
@@ -107,16 +107,16 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
 			continue;
 		nid = pfn_to_nid(READ_ONCE(dup->kpfn));
 		target = nuksm_dup_for(chain, dup);
+		was_counted = dup->replica;
 		/* One that no other has room for is a page as any other, if it is not busy */
 		done = target ? nuksm_fold_into(dup, target) == -ENOENT :
 				nuksm_find_out(dup, chain, &dear) != -EBUSY;
-		if (!done && dup->replica)
+		if (!done)
 			++*passed;
-		else if (!done)
-			; /* a fork has it: it is none any more */
 		else if (target)
 			nuksm_folding.wanted[nid]--;
-		if (done && nuksm_folding.over)
+		/* One that a fork keeps is beyond no budget, either */
+		if ((done || (was_counted && !dup->replica)) && nuksm_folding.over)
 			nuksm_folding.over--;
 		return true;
 	}

@@ -152,7 +152,7 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 {
 	unsigned long kpfn = READ_ONCE(stable_node->kpfn);
 	int here = pfn_to_nid(kpfn), nid, wanted, err;
-	unsigned int elsewhere, cost;
+	unsigned int elsewhere, looks, cost;
 	bool waits;
 
 	waits = READ_ONCE(stable_node->again) || nuksm_is_given_up(stable_node);
@@ -186,8 +186,9 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 		stable_node->elsewhere = elsewhere;
 	if (nid == here)
 		return 0;
-	if (!strictly && (!nuksm_is_noted() ||
-			  !nuksm_follows(stable_node, nuksm_looks_behind(stable_node, here))))
+	looks = nuksm_looks_behind(stable_node, here);
+	if (!strictly && ((looks < NUKSM_ALL_LOOKS && !nuksm_is_noted()) ||
+			  !nuksm_follows(stable_node, looks)))
 		return 0;
 	nuksm_window(NUKSM_WINDOW_MOVE);
 	err = nuksm_move(stable_node, nid, &cost);

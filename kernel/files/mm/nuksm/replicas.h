@@ -143,7 +143,7 @@ static struct ksm_stable_node *nuksm_dup_on(struct ksm_stable_node *chain, int n
 static bool nuksm_takes_all(struct ksm_stable_node *dup,
 			    const struct ksm_stable_node *other, int nid)
 {
-	return dup != other && !dup->replica && nuksm_is_sound(dup) &&
+	return dup != other && !dup->replica && !dup->kept && nuksm_is_sound(dup) &&
 	       nuksm_fits_into(other, dup);
 }
 
@@ -283,9 +283,9 @@ static int nuksm_shift(struct ksm_stable_node *stable_node,
 		n = nuksm_remap_sharers(stable_node, from, target, to, nid);
 		nuksm_trace_replica(from, to, n);
 		if (hlist_empty(&stable_node->hlist)) {
-			nuksm_drop_unused(stable_node, from);
-			if (replica)
+			if (replica && !folio_mapped(from))
 				nuksm_count(&nuksm_replica_stats.folded, 1);
+			nuksm_drop_unused(stable_node, from);
 			n = -ENOENT;
 		} else if (!folio_mapped(from)) {
 			/* Some are listed that have it no more: ksmd finds that out */
@@ -446,49 +446,67 @@ static void nuksm_count_as(struct ksm_stable_node *stable_node, struct folio *fo
 
 /*
  * Is the page needed, or could another one of @chain, which has or had replicas, have all of
- * its sharers? Then it is a replica. *@dear: the memory cgroup that pays for it may need it for
- * something else. Returns -ENOENT if @stable_node is gone, or another error.
+ * its sharers? Then it is a replica, unless a fork keeps it. *@dear: the memory cgroup that pays
+ * for it may need it for something else, or it has just become one, and the budget is spent.
+ * Returns -ENOENT if @stable_node is gone, or another error.
  */
 static int nuksm_find_out(struct ksm_stable_node *stable_node,
 			  struct ksm_stable_node *chain, bool *dear)
 {
 	struct folio *folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_TRYLOCK);
-	bool replica;
+	bool could, replica, was;
 
 	if (!folio)
 		return -ENOENT;
 	if (IS_ERR(folio))
 		return PTR_ERR(folio);
-	replica = nuksm_dup_for(chain, stable_node) &&
-		  (stable_node->replica || !nuksm_is_forked(stable_node));
-	if (replica != stable_node->replica)
+	could = nuksm_dup_for(chain, stable_node);
+	stable_node->kept = could && stable_node->kept && nuksm_is_forked(stable_node);
+	replica = could && !stable_node->kept;
+	was = stable_node->replica;
+	if (replica != was)
 		nuksm_count_as(stable_node, folio, replica);
-	*dear = nuksm_payer_is_limited(folio);
+	*dear = nuksm_payer_is_limited(folio) || (replica && !was && !nuksm_fits_budget(0));
 	folio_unlock(folio);
 	folio_put(folio);
 	return 0;
 }
 
+/* Has a fork the page from each of those who share it, so that none can be taken from it? */
+static bool nuksm_is_kept(const struct ksm_stable_node *stable_node)
+{
+	const struct ksm_rmap_item *item;
+
+	if (!nuksm_is_forked(stable_node))
+		return false;
+	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
+		if (nuksm_may_leave(item))
+			return false;
+		cond_resched();
+	}
+	return true;
+}
+
 /*
  * Lets all who share a replica share @target, another page of its chain. Those from whom a fork
- * has it stay: if nobody else is left it counts as a page as any other, until they can be taken
- * from it, so that nobody keeps the budget by forking. Returns how many share @target now, or
- * -ENOENT if @stable_node is gone.
+ * has it stay: if nobody else is left it counts as a page as any other, though none that others
+ * may share instead of theirs, until they can be taken from it: nobody keeps the budget by
+ * forking. Returns how many share @target now, or -ENOENT if @stable_node is gone.
  */
 static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stable_node *target)
 {
 	int n = nuksm_shift(stable_node, target, NUMA_NO_NODE);
 	struct folio *folio;
 
-	if (n == -ENOENT || !nuksm_is_forked(stable_node))
+	if (n || !stable_node->replica || !nuksm_is_kept(stable_node))
 		return n;
 	folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_TRYLOCK);
 	if (!folio)
 		return -ENOENT;
 	if (IS_ERR(folio))
 		return n;
-	if (nuksm_is_forked(stable_node))
-		nuksm_count_as(stable_node, folio, false);
+	stable_node->kept = true;
+	nuksm_count_as(stable_node, folio, false);
 	folio_unlock(folio);
 	folio_put(folio);
 	return n;
@@ -512,9 +530,9 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 		target = nuksm_dup_on(chain, here, stable_node);
 		if (target && !nuksm_fits_into(stable_node, target))
 			target = NULL;
-		return target && nuksm_shift(stable_node, target, NUMA_NO_NODE);
+	} else {
+		target = nuksm_dup_for(chain, stable_node);
 	}
-	target = nuksm_dup_for(chain, stable_node);
 	return target && nuksm_fold_into(stable_node, target);
 }
 
@@ -539,9 +557,11 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 
 	if (!replica)
 		return false;
-	if (nuksm_follows(stable_node, nuksm_used_in_looks(replica, NUMA_NO_NODE)) &&
-	    nuksm_shift(replica, stable_node, NUMA_NO_NODE))
-		stable_node->elsewhere = NUKSM_FOLLOWS_AT - 1;
+	if (!nuksm_follows(stable_node, nuksm_used_in_looks(replica, false, NUMA_NO_NODE)))
+		return true;
+	if (!nuksm_shift(replica, stable_node, NUMA_NO_NODE))
+		return false;
+	stable_node->elsewhere = NUKSM_FOLLOWS_AT - 1;
 	return true;
 }
 
@@ -615,7 +635,7 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node)
 	if (stable_node->replica)
 		done = nuksm_tend_replica(stable_node, chain, hot && !dear);
 	else if (!hot && by_heat && chain && chain->replica &&
-		 nuksm_used_in_looks(stable_node, NUMA_NO_NODE) < NUKSM_LATELY_LOOKS)
+		 nuksm_used_in_looks(stable_node, false, NUMA_NO_NODE) < NUKSM_LATELY_LOOKS)
 		done = nuksm_draw_in(stable_node, chain);
 	/* If nobody uses it here, it is to be moved first */
 	if (!done && hot && READ_ONCE(nuksm_replica_percent) &&

@@ -326,16 +326,17 @@ static void nuksm_in_vain(struct ksm_stable_node *stable_node)
 }
 
 /*
- * In how many of their last eight looks was the page used by any of those whose home is @nid?
- * NUMA_NO_NODE: wherever that is.
+ * In how many of their last eight looks was the page used by any of those whose home is @nid, or
+ * not @on that?
  */
-static unsigned int nuksm_used_in_looks(const struct ksm_stable_node *stable_node, int nid)
+static unsigned int nuksm_used_in_looks(const struct ksm_stable_node *stable_node, bool on,
+					int nid)
 {
 	const struct ksm_rmap_item *sharer;
 	u8 looks = 0;
 
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		if ((nid == NUMA_NO_NODE || sharer->home == nid) && !ksm_test_exit(sharer->mm))
+		if ((sharer->home == nid) == on && !ksm_test_exit(sharer->mm))
 			looks |= sharer->address & NUKSM_LOOKS_MASK;
 		cond_resched();
 	}
@@ -353,7 +354,7 @@ static void nuksm_add_here(const struct ksm_stable_node *stable_node)
 
 	if (nuksm_ballot.placement == NUKSM_FAIR && nuksm_ballot.hottest != NUKSM_COLD &&
 	    test_bit(here, nuksm_ballot.nodes) && !test_bit(here, nuksm_ballot.hot_nodes) &&
-	    nuksm_used_in_looks(stable_node, here) >= NUKSM_LATELY_LOOKS)
+	    nuksm_used_in_looks(stable_node, true, here) >= NUKSM_LATELY_LOOKS)
 		__set_bit(here, nuksm_ballot.hot_nodes);
 }
 
@@ -378,7 +379,7 @@ static unsigned int nuksm_looks_behind(const struct ksm_stable_node *stable_node
 {
 	if (nuksm_ballot.placement == NUKSM_FAIR && nuksm_ballot.hottest != NUKSM_COLD &&
 	    test_bit(here, nuksm_ballot.nodes) && !test_bit(here, nuksm_ballot.hot_nodes))
-		return nuksm_used_in_looks(stable_node, NUMA_NO_NODE);
+		return nuksm_used_in_looks(stable_node, false, here);
 	return NUKSM_ALL_LOOKS;
 }
 
@@ -441,9 +442,6 @@ static void nuksm_place_asked(void)
 		stable_node->vain = 0;
 		return;
 	}
-	/* Whether it is used elsewhere only, or that is chance, looks tell */
-	if (nuksm_looks_behind(stable_node, pfn_to_nid(kpfn)) < NUKSM_ALL_LOOKS)
-		return;
 	/* Who makes it go to and fro gets no more of ksmd's time than this */
 	if (stable_node->moves == NUKSM_MOST_MOVES) {
 		nuksm_want_asked(stable_node);
@@ -470,6 +468,7 @@ static void nuksm_begin_asking(struct ksm_stable_node *stable_node)
 	stable_node->moves = 0;
 	stable_node->vain = 0;
 	stable_node->elsewhere = 0;
+	stable_node->kept = false;
 	stable_node->rank = 0;
 	stable_node->ranked = 0;
 }
