@@ -83,7 +83,10 @@ static bool nuksm_is_to_fold(const struct ksm_stable_node *stable_node)
 {
 	int nid = pfn_to_nid(READ_ONCE(stable_node->kpfn));
 
-	return (stable_node->replica || stable_node->kept) && !hlist_empty(&stable_node->hlist) &&
+	/* One that a fork keeps costs time each time it is tried */
+	return (stable_node->replica ||
+		(stable_node->kept && !nuksm_is_forked(stable_node))) &&
+	       !hlist_empty(&stable_node->hlist) &&
 	       (nuksm_folding.all || nuksm_folding.over || nuksm_folding.wanted[nid] > 0);
 }
 
@@ -112,11 +115,11 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
 		done = target ? nuksm_fold_into(dup, target) == -ENOENT :
 				nuksm_find_out(dup, chain, &dear) != -EBUSY;
 		if (!done)
-			++*passed;
+			*passed += nuksm_is_to_fold(dup);
 		else if (target)
 			nuksm_folding.wanted[nid]--;
 		/* One that a fork keeps is beyond no budget, either */
-		if ((done || (was_counted && !dup->replica)) && nuksm_folding.over)
+		if (was_counted && (done || !dup->replica) && nuksm_folding.over)
 			nuksm_folding.over--;
 		return true;
 	}

@@ -159,7 +159,7 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 	/* ksmd gives those who are elsewhere now pages of their own */
 	if (strictly && nuksm_is_given_up(stable_node))
 		nuksm_want_asked(stable_node);
-	if (waits && !stable_node->replica)
+	if (waits && !stable_node->replica && !stable_node->kept)
 		return 0;
 	nuksm_ask_sharers(stable_node);
 	/* By now it may be scan order that decides */

@@ -269,7 +269,7 @@ static int nuksm_shift(struct ksm_stable_node *stable_node,
 		       struct ksm_stable_node *target, int nid)
 {
 	struct folio *from, *to = ksm_get_folio(target, KSM_GET_FOLIO_TRYLOCK);
-	bool replica = stable_node->replica;
+	bool replica = stable_node->replica || stable_node->kept;
 	int n = 0;
 
 	if (IS_ERR_OR_NULL(to))
@@ -498,7 +498,7 @@ static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stabl
 	int n = nuksm_shift(stable_node, target, NUMA_NO_NODE);
 	struct folio *folio;
 
-	if (n || !stable_node->replica || !nuksm_is_kept(stable_node))
+	if (n == -ENOENT || !stable_node->replica || !nuksm_is_kept(stable_node))
 		return n;
 	folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_TRYLOCK);
 	if (!folio)
@@ -528,7 +528,7 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 	if (stays) {
 		/* Somebody may have moved one of them */
 		target = nuksm_dup_on(chain, here, stable_node);
-		if (target && !nuksm_fits_into(stable_node, target))
+		if (target && (target->kept || !nuksm_fits_into(stable_node, target)))
 			target = NULL;
 	} else {
 		target = nuksm_dup_for(chain, stable_node);
@@ -624,7 +624,7 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node)
 		if (!chain)
 			return false;
 	}
-	if (stable_node->replica || (chain && chain->replica)) {
+	if (stable_node->replica || stable_node->kept || (chain && chain->replica)) {
 		err = nuksm_find_out(stable_node, chain, &dear);
 		if (err) {
 			nuksm_collapse(chain, root);
@@ -634,7 +634,7 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node)
 	first = nuksm_rank(stable_node, here);
 	if (stable_node->replica)
 		done = nuksm_tend_replica(stable_node, chain, hot && !dear);
-	else if (!hot && by_heat && chain && chain->replica &&
+	else if (!hot && by_heat && chain && chain->replica && !stable_node->kept &&
 		 nuksm_used_in_looks(stable_node, false, NUMA_NO_NODE) < NUKSM_LATELY_LOOKS)
 		done = nuksm_draw_in(stable_node, chain);
 	/* If nobody uses it here, it is to be moved first */
