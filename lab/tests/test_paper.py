@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The paper's figures, from made-up observations of made-up placements."""
 
+import html
 import json
 import os
 import random
@@ -186,6 +187,7 @@ def test_a_databases_priority_is_judged_by_its_run_time() -> None:
     }
     assert {name: len(found) for name, found in of_database.items()} == {
         "figure-4": 0,
+        "figure-4-bands": 0,
         "table-3": 0,
         "figure-7": 6,
         "figure-7-bands": 1,
@@ -399,6 +401,62 @@ def test_report_labels_each_column_and_names_raw_samples(tmp_path: Path) -> None
     assert head.startswith("workload,configuration,fairness (modelled),fairness (publ")
     assert head.endswith("raw samples")
     assert (tmp_path / "figure-3a.png").stat().st_size > 0
+
+
+NAMES = ("fairness", "priority", "guests", "nodes", "busy")
+
+
+def said(breaking: str = "") -> dict[str, tuple[str, str]]:
+    """Of each claim of the first page, what was found and why it differs."""
+    return {
+        claim.what: (claim.found, claim.remark)
+        for name in NAMES
+        for claim in section(name, breaking, extent.FULL).claims
+    }
+
+
+def test_first_page_says_what_was_found(tmp_path: Path) -> None:
+    sections = [section(name, size=extent.FULL) for name in NAMES]
+    text = report.write(tmp_path, sections, [], {}, HARDWARE).read_text()
+    page = html.unescape(text[: text.index("<h2>Goals</h2>")])
+    claims = said()
+    assert len(claims) == sum(len(one.claims) for one in sections)
+    for what, cells in claims.items():
+        assert all(f">{cell}<" in page for cell in (what, *cells)), what
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "nuKSM: fairness",
+        "nuKSM: of an instance's accesses to memory, remote, %",
+        "In virtual machines: nuKSM: fairness",
+        "Four nodes, four and eight instances, nuKSM: fairness",
+        "While instances work and ksmd goes on, nuKSM: fairness",
+        "Figure 7, C-10:1: the favoured instance's run is shorter by, %",
+        "Table III: local share of the merged pages by priority, off the published, "
+        "in points",
+        "Figure 4, nuKSM: the favoured instance's throughput falls by, %",
+    ],
+)
+def test_first_page_says_another_thing_of_another_engine(what: str) -> None:
+    assert said(breaking=NUKSM.name)[what] != said()[what]
+
+
+def test_what_other_hardware_explains_is_counted() -> None:
+    def one(name: str, published: float | None) -> sensitivity.Quantity:
+        return sensitivity.Quantity(name, lambda _: [10.0], published, [])
+
+    several = [
+        one("a", 10.0),
+        one("b", 12.0),
+        one("c", None),
+        one("d", 9.0),
+        one("e", 1.0),
+    ]
+    text = sensitivity.explained(several, HARDWARE)
+    assert text == "explains 1 of 4 (see the table of other hardware), not b, d and e"
+    assert "not" not in sensitivity.explained(several[:1], HARDWARE)
 
 
 def test_figure_9_has_what_is_published_of_uksm(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from nuksmlab.paper.section import (
 )
 
 LATENCY = 0.2
+WITHIN = "within"
 NOTE = (
     "Differences between instances are larger here than in the paper, most of all for "
     "programs whose accesses real processors overlap or foresee. From the same counts: "
@@ -73,7 +74,23 @@ def position(found: Mapping[str, float], published: float | None) -> str:
     least, most = min(found.values()), max(found.values())
     if published < least:
         return f"below, by {least - published:.0f}"
-    return f"above, by {published - most:.0f}" if published > most else "within"
+    return f"above, by {published - most:.0f}" if published > most else WITHIN
+
+
+def explained(quantities: Sequence[Quantity], hardware: Hardware) -> str:
+    """Of how many of them other hardware explains what was published."""
+    known = [one for one in quantities if one.published is not None]
+    outside = [
+        one.name
+        for one in known
+        if position(one.medians(hardware), one.published) != WITHIN
+    ]
+    *several, last = outside or [""]
+    rest = f", not {' and '.join(filter(None, (', '.join(several), last)))}"
+    return (
+        f"explains {len(known) - len(outside)} of {len(known)} (see the table of other "
+        f"hardware){rest if outside else ''}"
+    )
 
 
 def table(

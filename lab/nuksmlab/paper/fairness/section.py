@@ -27,6 +27,7 @@ from nuksmlab.paper.section import (
     MEASURED,
     MODELLED,
     PUBLISHED,
+    UNKNOWN,
     Check,
     Claim,
     Column,
@@ -323,7 +324,9 @@ def medians(several: Several, of: Callable[[Workload], Sequence[float]]) -> list
     return [statistics.median(of(workload)) for workload in several]
 
 
-def claims(several: Several, where: str = "") -> list[Claim]:
+def claims(
+    groups: Grouped, several: Several, hardware: Hardware, where: str = ""
+) -> list[Claim]:
     rows = [published()["table_2"][workload.name_in_paper] for workload in several]
 
     def saved(workload: Workload) -> list[float]:
@@ -340,9 +343,11 @@ def claims(several: Several, where: str = "") -> list[Claim]:
             reach(published_difference(workload) for workload in several),
             reach(medians(several, lambda one: one.difference_percent(STOCK))),
             MODELLED,
-            "accesses wait for each other here, and overlap there, which explains "
-            "three of five (see the table of other hardware), not XSBench and BTree",
+            "accesses wait for each other here, and overlap there, which "
+            + sensitivity.explained(differences(groups, several), hardware),
         ),
+        remote_claim(several, STOCK, f"{where}KSM"),
+        remote_claim(several, NUKSM, f"{where}nuKSM"),
         Claim(
             f"{where}nuKSM: fairness",
             reach((row["fairness_nuksm"] for row in rows), 2),
@@ -359,6 +364,24 @@ def claims(several: Several, where: str = "") -> list[Claim]:
             "by KSM's counters, and the machine's free memory agrees",
         ),
     ]
+
+
+def remote_claim(several: Several, configuration: Configuration, name: str) -> Claim:
+    """Its heights are in the paper's pictures only."""
+    return Claim(
+        f"{name}: of an instance's accesses to memory, remote, %",
+        UNKNOWN,
+        reach(
+            (
+                statistics.median(shares)
+                for workload in several
+                for shares in workload.remote_by_instance(configuration)
+            ),
+            1,
+        ),
+        MEASURED,
+        "Figures 3b and 6b show them, without figures in the text",
+    )
 
 
 def bars(
@@ -466,5 +489,5 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
             sensitivity.picture("sensitivity", slower, "slower by, %", found, hardware),
         ],
         [answers(results), counted(results), *checks(several)],
-        claims(several),
+        claims(groups, several, hardware),
     )

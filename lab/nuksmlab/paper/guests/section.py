@@ -60,5 +60,5 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
         ],
         [Picture("guests-run-time", "Guests: run times (modelled)", draw)],
         [answers(results), counted(results), *checks(several)],
-        claims(several, "In virtual machines: "),
+        claims(groups, several, hardware, "In virtual machines: "),
     )
