@@ -5,6 +5,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from nuksmlab.bench.goals import Goal
 from nuksmlab.bench.records import STOCK, Result, pages
@@ -100,13 +101,16 @@ def goals(figures: Figures) -> list[Goal]:
     """What the index is to achieve, as far as it was measured here.
 
     The worst repetition decides; where it is to change nothing, the median one does.
+    Stock's algorithm in our kernel may be slower than in stock's, so both are compared
+    with; the latter runs in a boot of its own.
     """
+    stocks = [one for one in (BASELINE, UNPATCHED) if one in figures.series]
     best = next(s for s in figures.series if s.index == "checksum" and s.kib_per_tree)
     result = []
-    for mib in figures.sizes:
+    for mib, stock in product(figures.sizes, stocks):
         if mib in (512, 1024):
-            speedup = min(figures.time_ratios("worst", mib, BASELINE, best))
-            what = f"worst, {mib} MiB: `{BASELINE.name}` takes 10 times as long or more"
+            speedup = min(figures.time_ratios("worst", mib, stock, best))
+            what = f"worst, {mib} MiB: `{stock.name}` takes 10 times as long or more"
             result.append(Goal(what, speedup, speedup >= LEAST_SPEEDUP))
     least, most = figures.sizes[0], figures.sizes[-1]
     if (least, most) == (256, 2048):
@@ -117,12 +121,12 @@ def goals(figures: Figures) -> list[Goal]:
         )
         what = "worst: a page at 2048 MiB takes at most 1.3 times one at 256"
         result.append(Goal(what, growth, growth <= MOST_GROWTH))
-    for workload in ("best", "random"):
+    for workload, stock in product(("best", "random"), stocks):
         slowest = max(
-            statistics.median(figures.time_ratios(workload, mib, best, BASELINE))
+            statistics.median(figures.time_ratios(workload, mib, best, stock))
             for mib in figures.sizes
         )
-        what = f"{workload}, any size: at most the time of `{BASELINE.name}`"
+        what = f"{workload}, any size: at most the time of `{stock.name}`"
         result.append(Goal(what, slowest, slowest <= 1))
     return result
 
