@@ -14,7 +14,7 @@ IN_MACHINE := $(PYTHON) -m nuksmlab run $(KERNEL_OPTION)
 OF_KERNEL := $(addprefix -,$(notdir $(KERNEL)))
 OF_VERSION := $(if $(filter-out 6.12,$(VERSION)),-$(VERSION))
 ON_ENGINE := $(PYTHON) -m nuksmlab run --kernel nuksm$(OF_VERSION)
-TESTS := $(PYTHON) -m pytest -v -c lab/pyproject.toml -p no:cacheprovider
+TESTS := $(PYTHON) -m pytest -v --durations 10 -c lab/pyproject.toml -p no:cacheprovider
 GUEST_TESTS := $(TESTS) lab/guest_tests
 SELFTESTS := lab/engine_tests/test_selftests.py
 # ksm_functional_tests writes to itself by /proc, which newer kernels do not allow.
