@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What replicas take, and what is remote no more."""
 
+import statistics
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -23,7 +24,6 @@ from nuksmlab.paper.section import (
     at_least,
     at_most,
     counted,
-    legend,
     number,
 )
 from nuksmlab.paper.trial import Result, Use
@@ -215,7 +215,10 @@ def checks(outcomes: Outcomes) -> Iterator[Check]:
 
 
 def draw(outcomes: Outcomes, canvas: Canvas) -> None:
-    """One line for each workload: from no replicas to the largest budget."""
+    """One line for each workload: from no replicas to the largest budget.
+
+    There are more than colours: those that are hot alike for all are drawn through.
+    """
     nodes = sorted({one.nodes for one in outcomes.all})
     all_axes = canvas.subplots(1, len(nodes), sharey=True, squeeze=False)[0]
     for axes, count in zip(all_axes, nodes, strict=True):
@@ -227,20 +230,26 @@ def draw(outcomes: Outcomes, canvas: Canvas) -> None:
                 one for one in with_replicas(outcomes) if one.workload == workload
             ]
             _, kind, hot = workload
+            alike = kind == use.EQUAL
+            kinds = [one for one in workloads if (one[1] == use.EQUAL) == alike]
             axes.plot(
                 [outcomes.saved(one) for one in line],
                 [one.remote() for one in line],
-                marker="o",
+                color=f"C{kinds.index(workload)}",
+                linestyle="-" if alike else ":",
+                marker="o" if alike else "s",
                 label=f"{kind} {hot} %" if hot else kind,
             )
         stock = [outcomes.of(one, plan.KSM).remote() for one in workloads.values()]
-        axes.axhline(max(stock), color="grey", linestyle="--", label="KSM")
+        axes.axhline(
+            statistics.median(stock), color="grey", linestyle="--", label="KSM"
+        )
         axes.set_title(f"{count} nodes", fontsize="medium")
         axes.set_xlabel("saved, % of what KSM saves")
-        axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
+    all_axes[0].set_ylim(bottom=0)
     all_axes[0].set_ylabel("remote accesses, %")
-    legend(canvas, all_axes[0])
+    canvas.legend(*all_axes[0].get_legend_handles_labels(), loc="outside right upper")
 
 
 INTRODUCTION = [
