@@ -10,10 +10,7 @@
 /* Breaks between steps, so that the scanner finds pages that stood still. */
 #define STEP_BREAK_NS 5000000L
 
-/*
- * Between a few reads, or when all was read: no more than a fraction of what a page rests for,
- * but others shall have the CPU meanwhile.
- */
+/* Between a few reads: no more than a fraction of what a page rests for. */
 #define READ_BREAK_NS 200000L
 #define READS 64
 
@@ -39,7 +36,6 @@ static void *churn(void *argument)
 			break;
 		case CHURN_READ:
 			total += memory_touch(memory);
-			nanosleep(&short_rest, NULL);
 			break;
 		case CHURN_PREFER:
 			total += memory_prefer(memory, first_page,
