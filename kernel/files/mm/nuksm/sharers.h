@@ -336,7 +336,9 @@ static unsigned int nuksm_used_in_looks(const struct ksm_stable_node *stable_nod
 	u8 looks = 0;
 
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		if ((sharer->home == nid) == on && !ksm_test_exit(sharer->mm))
+		bool there = sharer->home == nid;
+
+		if (there == on && !ksm_test_exit(sharer->mm))
 			looks |= sharer->address & NUKSM_LOOKS_MASK;
 		cond_resched();
 	}
