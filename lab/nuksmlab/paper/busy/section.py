@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Whether it is as fair where instances work while they are merged."""
 
-import statistics
 from collections.abc import Iterator, Sequence
 
 from nuksmlab.paper.busy import plan
@@ -11,15 +10,14 @@ from nuksmlab.paper.fairness.section import (
     POINTS,
     SAVED,
     UNFAIR_PERCENT,
+    fairness_claims,
 )
 from nuksmlab.paper.merits import Merits, by_instance
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.section import (
     MEASURED,
     MODELLED,
-    UNKNOWN,
     Check,
-    Claim,
     Column,
     Row,
     Section,
@@ -30,7 +28,6 @@ from nuksmlab.paper.section import (
     counted,
     grouped,
     raw,
-    reach,
     spread,
 )
 from nuksmlab.paper.trial import PAGE_BYTES, Busy, Result
@@ -153,22 +150,6 @@ def by_pages(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
     }
 
 
-def claims(several: Sequence[Merits]) -> list[Claim]:
-    return [
-        Claim(
-            f"While instances work and ksmd goes on, {configuration.name}: fairness",
-            UNKNOWN,
-            reach(
-                (statistics.median(one.fairness(configuration)) for one in several), 3
-            ),
-            MODELLED,
-            "the paper's figures are all of that kind; elsewhere here all is merged "
-            "before",
-        )
-        for configuration in (STOCK, NUKSM)
-    ]
-
-
 def section(results: Sequence[Result], hardware: Hardware) -> Section:
     several = [Merits(*one, hardware) for one in by_pages(results).items()]
     huge = [one for one in several if one.results(NUKSM)[0]["trial"]["busy"]["huge"]]
@@ -182,5 +163,10 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
             *(check for merits in several for check in checks(merits)),
             *(were_huge(merits) for merits in huge),
         ],
-        claims=claims(several),
+        claims=fairness_claims(
+            several,
+            "While instances work and ksmd goes on",
+            "the paper's figures are all of that kind; elsewhere here all is merged "
+            "before",
+        ),
     )

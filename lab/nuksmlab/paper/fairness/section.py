@@ -366,6 +366,22 @@ def claims(
     ]
 
 
+def fairness_claims(several: Sequence[Merits], where: str, remark: str) -> list[Claim]:
+    """Of what the paper has no figures of."""
+    return [
+        Claim(
+            f"{where}, {configuration.name}: fairness",
+            UNKNOWN,
+            reach(
+                (statistics.median(one.fairness(configuration)) for one in several), 3
+            ),
+            MODELLED,
+            remark,
+        )
+        for configuration in (STOCK, NUKSM)
+    ]
+
+
 def remote_claim(several: Several, configuration: Configuration, name: str) -> Claim:
     """Its heights are in the paper's pictures only."""
     return Claim(

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Fairness and priorities among four and eight instances on four nodes."""
 
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,16 +9,20 @@ from matplotlib.figure import Figure as Canvas
 
 from nuksmlab import policy
 from nuksmlab.paper.extent import CORRECTED, NUKSM, OFF, STOCK, Configuration
-from nuksmlab.paper.fairness.section import COMBINED, FAIR, SAVED, chance_points
+from nuksmlab.paper.fairness.section import (
+    COMBINED,
+    FAIR,
+    SAVED,
+    chance_points,
+    fairness_claims,
+)
 from nuksmlab.paper.merits import Merits, by_instance
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.nodes import plan
 from nuksmlab.paper.section import (
     MEASURED,
     MODELLED,
-    UNKNOWN,
     Check,
-    Claim,
     Column,
     Grouped,
     Picture,
@@ -33,7 +36,6 @@ from nuksmlab.paper.section import (
     counted,
     grouped,
     raw,
-    reach,
     spread,
     workloads,
 )
@@ -232,21 +234,6 @@ def draw(several: Sequence[Case], canvas: Canvas) -> None:
     all_axes[0].set_ylabel("slowdown of each instance")
 
 
-def claims(several: Sequence[Case]) -> list[Claim]:
-    return [
-        Claim(
-            f"Four nodes, four and eight instances, {configuration.name}: fairness",
-            UNKNOWN,
-            reach(
-                (statistics.median(case.fairness(configuration)) for case in several), 3
-            ),
-            MODELLED,
-            "the paper says that more than two nodes were evaluated, without figures",
-        )
-        for configuration in (STOCK, NUKSM)
-    ]
-
-
 INTRODUCTION = [
     "The paper extends its rule to K nodes and says that this was evaluated, without "
     "figures. Here each node has one CPU: of eight instances, the two on one node "
@@ -273,5 +260,9 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
                 for check in (*checks(case), *priority_checks(case))
             ),
         ],
-        claims(several),
+        fairness_claims(
+            several,
+            "Four nodes, four and eight instances",
+            "the paper says that more than two nodes were evaluated, without figures",
+        ),
     )

@@ -194,19 +194,14 @@ def figure_4(groups: Grouped, hardware: Hardware) -> Table:
             zip(results, series, strict=True), 1
         ):
             last = number_ == len(series)
-            fall = fall_percent(groups, hardware, configuration)
+            fall = number(100 * (1 - relative[1]), 1) if last else UNKNOWN
             paper = (
                 f"over {plan.published()['figure_4']['drop_percent']:.0f}"
                 if last and configuration == STOCK
                 else UNKNOWN
             )
             cells = [configuration.name, number(merged, 0), *map(number, relative)]
-            rows.append(
-                Row(
-                    [*cells, number(fall, 1) if last else UNKNOWN, paper],
-                    [result["raw"]],
-                )
-            )
+            rows.append(Row([*cells, fall, paper], [result["raw"]]))
     title = "Figure 4: BTree's throughput while pages are merged, relative to unmerged"
     return Table("figure-4", title, columns, rows)
 
