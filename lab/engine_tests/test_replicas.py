@@ -87,6 +87,7 @@ def test_pages_that_nobody_uses_are_one_again(ksm: Ksm, pair: list[Tenant]) -> N
     model.check_intact(pair)
 
 
+@pytest.mark.slow
 def test_pages_that_one_uses_are_where_he_is(ksm: Ksm, pair: list[Tenant]) -> None:
     with reading(pair[1]):
         with reading(pair[0]):
@@ -142,6 +143,7 @@ def wait_for_near(ksm: Ksm, pair: Sequence[Tenant], first: int) -> None:
         tenant.command("churn stop")
 
 
+@pytest.mark.slow
 def test_the_hottest_pages_get_the_budget(ksm: Ksm, pair: list[Tenant]) -> None:
     """All are used within each look; then others are the hottest."""
     ksm.write("replica_percent", 6)
@@ -190,6 +192,7 @@ def looks_until_near(
     raise AssertionError(f"{near(pair)} near of {pages}, {ksm.replicas()}")
 
 
+@pytest.mark.slow
 def test_few_pages_get_what_they_need_from_who_uses_his_by_turns(
     ksm: Ksm, start: StartTenant
 ) -> None:
@@ -234,6 +237,7 @@ def rarely(ksm: Ksm) -> None:
     ksm.set_speed({"pages_to_scan": 1, "sleep_millisecs": 10_000})
 
 
+@pytest.mark.slow
 def test_what_cannot_be_copied_takes_no_copies_from_others(
     ksm: Ksm, start: StartTenant
 ) -> None:
@@ -266,10 +270,12 @@ def test_a_fork_of_another_keeps_nobody_from_a_copy(
     model.check_intact(pair)
 
 
+@pytest.mark.slow
 def test_who_forks_keeps_no_budget_that_he_does_not_use(
     ksm: Ksm, start: StartTenant
 ) -> None:
-    """His copies cannot be folded: they are pages as any other until they can be."""
+    """His copies cannot be folded: they are pages as any other until they can be, and
+    merging saves so much less. Half of that is enough even if all of them are kept."""
     always = [start(f"always-{node}", node, mib=1, seed=5) for node in (0, 1)]
     merge(ksm, always)
     first = spend_budget(ksm, start, 50)
@@ -279,17 +285,20 @@ def test_who_forks_keeps_no_budget_that_he_does_not_use(
         area = equal_to(first[0])
         ksm.merge(ksm.merged() + first[0].equal_pages)
         rarely(ksm)
-        ksm.write("replica_percent", 40)
         with child(area), reading(always[0]), reading(always[1]):
             used.close()
             looks_until_near(ksm, always, always[0].equal_pages - FEW, [])
-            assert count(ksm) <= 0.4 * saved(ksm)
+            wait.until(
+                lambda: count(ksm) <= saved(ksm) // 2,
+                lambda: f"{ksm.replicas()}, of {saved(ksm)} saved",
+            )
     # ksmd finds whose they are, and they go
     ksm.start()
     wait_for(ksm, 0)
     model.check_intact([*always, *first])
 
 
+@pytest.mark.slow
 def test_who_may_not_pay_makes_no_page_look_wanted(
     ksm: Ksm, start: StartTenant
 ) -> None:
@@ -321,6 +330,7 @@ def test_who_may_not_pay_makes_no_page_look_wanted(
         cgroup.end()
 
 
+@pytest.mark.slow
 def test_who_weighs_more_gets_the_budget(ksm: Ksm, start: StartTenant) -> None:
     """All use all of their pages, those of each pair: there are copies of half."""
     ksm.write_text("placement", "priority")
@@ -367,6 +377,7 @@ def test_root_is_told_how_many_of_a_processs_pages_are_copies(
     assert "ksm_merged_replicas" not in own.stdout
 
 
+@pytest.mark.slow
 def test_nothing_is_made_or_folded_while_nothing_changes(
     ksm: Ksm, pair: list[Tenant]
 ) -> None:
@@ -380,6 +391,7 @@ def test_nothing_is_made_or_folded_while_nothing_changes(
     model.check_intact(pair)
 
 
+@pytest.mark.slow
 def test_who_uses_pages_now_and_then_keeps_them_from_nobody(
     ksm: Ksm, pair: list[Tenant]
 ) -> None:
@@ -437,6 +449,7 @@ def test_un_merging_takes_them_all(ksm: Ksm, pair: list[Tenant]) -> None:
         model.check_intact(pair)
 
 
+@pytest.mark.slow
 def test_a_page_has_as_many_sharers_as_it_may(ksm: Ksm, start: StartTenant) -> None:
     ksm.write("max_page_sharing", 3)
     try:
@@ -559,6 +572,7 @@ def test_who_leaves_a_full_page_lets_the_others_be_one_again(
         ksm.write("max_page_sharing", 256)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("wide_watermarks")
 def test_there_are_none_where_memory_is_short(
     ksm: Ksm, start: StartTenant, pair: list[Tenant]
