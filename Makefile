@@ -14,13 +14,15 @@ IN_MACHINE := $(PYTHON) -m nuksmlab run $(KERNEL_OPTION)
 OF_KERNEL := $(addprefix -,$(notdir $(KERNEL)))
 OF_VERSION := $(if $(filter-out 6.12,$(VERSION)),-$(VERSION))
 ON_ENGINE := $(PYTHON) -m nuksmlab run --kernel nuksm$(OF_VERSION)
-TESTS := $(PYTHON) -m pytest -v --durations 10 -c lab/pyproject.toml -p no:cacheprovider
+TESTS := $(PYTHON) -m pytest -vv --durations 10 -c lab/pyproject.toml -p no:cacheprovider
 GUEST_TESTS := $(TESTS) lab/guest_tests
 SELFTESTS := lab/engine_tests/test_selftests.py
 # ksm_functional_tests writes to itself by /proc, which newer kernels do not allow.
 FOR_SELFTESTS := --nodes 2 --memory-mib 1024 --append proc_mem.force_override=always
 ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
-ON_NODES := not stress and not cost and not exhaustive and not windows and not tiers
+# What QUICK=1 leaves out takes half a minute or more each.
+ON_NODES := not stress and not cost and not exhaustive and not windows and not tiers$(if $(QUICK), and not slow)
+IN_GUESTS := not cost and not package and not vm$(if $(QUICK), and not slow)
 # In machines of their own beside the others: they wait for looks or locks, or need the program.
 WAITING := looks replicas latecomers
 WAITING_TESTS := $(WAITING:%=lab/engine_tests/test_%.py)
@@ -34,7 +36,7 @@ READY := setup build
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 $(WAITING:%=engine-%) engine-program engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-4 vms counter package cost bench paper mutants build build-lab program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
+.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 $(WAITING:%=engine-%) engine-program engine-slow engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-slow guest-4 vms counter package cost bench paper mutants build build-lab program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -88,6 +90,9 @@ engine-program: $(READY)
 engine-4: $(READY)
 	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4$(OF_VERSION) -- $(ENGINE_TESTS) -m "$(ON_NODES) and not anywhere"
 
+engine-slow: $(READY) # what the others leave out with QUICK=1
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-slow$(OF_VERSION) -- $(ENGINE_TESTS) -m "slow and $(ON_NODES)"
+
 engine-tiers: $(READY)
 	$(ON_ENGINE) --nodes 2 --slow-tier --memory-mib 512 --output build/engine-tiers$(OF_VERSION) -- $(ENGINE_TESTS) -m tiers
 
@@ -114,10 +119,13 @@ stress: $(READY) ## everything at once, at random; NODES=2 or 4, SECONDS=300, KE
 guest: guest-2 guest-4 ## run the program's tests in machines of two and four nodes
 
 guest-2: $(READY)
-	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2$(OF_KERNEL) -- $(GUEST_TESTS) -m "not cost and not package and not vm"
+	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2$(OF_KERNEL) -- $(GUEST_TESTS) -m "$(IN_GUESTS)"
+
+guest-slow: $(READY) # what guest-2 leaves out with QUICK=1
+	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-slow$(OF_KERNEL) -- $(GUEST_TESTS) -m "slow and $(IN_GUESTS)"
 
 guest-4: $(READY)
-	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4$(OF_KERNEL) -- $(GUEST_TESTS) -m "not cost and not package and not vm and not anywhere"
+	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4$(OF_KERNEL) -- $(GUEST_TESTS) -m "$(IN_GUESTS) and not anywhere"
 
 # Apart from `test`: nested guests need more of the emulator than it always gives.
 vms: setup build ## virtual machines by KVM: is what they write merged, and as much as estimated?

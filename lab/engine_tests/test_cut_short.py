@@ -49,6 +49,7 @@ def file_some(ksm: Ksm, pages: int = 1) -> None:
             return
 
 
+@pytest.mark.slow
 @pytest.mark.needs(nodes=2)
 def test_nodes_get_their_trees_and_lose_them_and_get_them_again(
     ksm: Ksm, start: StartTenant

@@ -103,6 +103,7 @@ def test_who_was_left_does_not_keep_others_by_being_full(
     check_left(ksm, stays, leaves)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("below", [False, True])
 def test_reading_takes_no_page_from_who_pays_for_it(
     ksm: Ksm, old: Group, stranger: Group, below: bool

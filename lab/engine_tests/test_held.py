@@ -153,6 +153,7 @@ def test_what_is_merged_in_vain_is_filed_once(ksm: Ksm) -> None:
     area.close()
 
 
+@pytest.mark.slow
 @pytest.mark.needs(nodes=2)
 def test_what_is_merged_in_vain_ends_nobody(ksm: Ksm) -> None:
     """Its cgroup has no room for a copy, and nothing that could be reclaimed."""

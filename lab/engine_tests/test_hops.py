@@ -122,6 +122,7 @@ def test_what_a_userfaultfd_protects_stays_so(
     model.check_intact(pair)
 
 
+@pytest.mark.slow
 def test_who_forked_keeps_his_pages_and_others_may_leave(
     ksm: Ksm, pair: list[Tenant], area: mmap.mmap
 ) -> None:
@@ -136,6 +137,7 @@ def test_who_forked_keeps_his_pages_and_others_may_leave(
     model.check_intact(pair)
 
 
+@pytest.mark.slow
 def test_who_forked_keeps_copies_as_pages_like_others(
     ksm: Ksm, pair: list[Tenant], area: mmap.mmap
 ) -> None:

@@ -88,6 +88,7 @@ def test_who_holds_pages_for_long_keeps_them_from_nobody(
     assert all(tenant.bad_pages() == 0 for tenant in [*first, *last])
 
 
+@pytest.mark.slow
 def test_who_moves_has_no_pages_that_were_given_up_elsewhere(
     ksm: Ksm, start: StartTenant, tmp_path: Path
 ) -> None:
@@ -141,6 +142,7 @@ def test_who_has_no_room_for_pages_of_his_own_gets_them_later(
         cgroup.end()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("areas", [2_000, 20_000])
 @pytest.mark.parametrize("placement", ["fair", "priority"])
 def test_who_is_long_to_find_keeps_no_pages(
@@ -213,6 +215,7 @@ def is_waiting(task: Path) -> bool:
     return ") D " in (task / "stat").read_text()
 
 
+@pytest.mark.slow
 def test_who_has_the_lock_of_areas_stops_nobody(ksm: Ksm, twins: list[Tenant]) -> None:
     """Where pages are to be moved, or taken apart as they cannot be."""
     first, last = twins
@@ -233,6 +236,7 @@ def test_who_has_the_lock_of_a_huge_page_stops_nobody(
         nobody_waits(ksm)
 
 
+@pytest.mark.slow
 def test_who_has_the_lock_of_who_ended_stops_nobody(
     ksm: Ksm, twins: list[Tenant]
 ) -> None:
@@ -254,6 +258,7 @@ def rewrite(tenant: Tenant) -> None:
     tenant.command("restore")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leave", [rewrite, Tenant.quit])
 def test_who_has_a_page_locked_stops_nobody(
     ksm: Ksm, twins: list[Tenant], leave: Callable[[Tenant], None]
@@ -291,6 +296,7 @@ def test_who_has_a_page_locked_stops_nobody(
     assert ksm.merged() == have
 
 
+@pytest.mark.slow
 def test_who_keeps_his_mmap_lock_stops_no_looks(ksm: Ksm, twins: list[Tenant]) -> None:
     """He waits for the lock of areas, too; ksmd waits for him, but others do not."""
     first, last = twins

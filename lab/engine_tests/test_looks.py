@@ -69,6 +69,7 @@ def test_pages_that_both_use_are_shared_as_the_policy_says(
     assert policy.off_by_more_than_chance(found, [0.5, 0.5], PAGES) is None
 
 
+@pytest.mark.slow
 def test_nothing_moves_while_nothing_changes(ksm: Ksm, pair: list[Tenant]) -> None:
     with reading(pair[1]):
         look_until_seen(ksm, SOON, PAGES)
@@ -82,6 +83,7 @@ def test_nothing_moves_while_nothing_changes(ksm: Ksm, pair: list[Tenant]) -> No
     assert pair[1].share_on(1) >= 0.99
 
 
+@pytest.mark.slow
 def test_no_page_moves_for_who_begins_and_stops_together(
     ksm: Ksm, start: StartTenant
 ) -> None:
@@ -102,6 +104,7 @@ def test_no_page_moves_for_who_begins_and_stops_together(
     assert after == before
 
 
+@pytest.mark.slow
 def test_pages_stay_near_who_uses_them_now_and_then(
     ksm: Ksm, pair: list[Tenant]
 ) -> None:
@@ -115,6 +118,7 @@ def test_pages_stay_near_who_uses_them_now_and_then(
     model.check_intact(pair)
 
 
+@pytest.mark.slow
 def test_who_uses_pages_now_and_then_has_his_part_of_them(
     ksm: Ksm, pair: list[Tenant]
 ) -> None:
@@ -130,6 +134,7 @@ def test_who_uses_pages_now_and_then_has_his_part_of_them(
     model.check_intact(pair)
 
 
+@pytest.mark.slow
 def test_who_was_not_seen_for_once_keeps_pages_that_are_seldom_used(
     ksm: Ksm, pair: list[Tenant]
 ) -> None:
@@ -184,6 +189,7 @@ def threads(pid: int) -> set[int]:
     return {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()}
 
 
+@pytest.mark.slow
 def test_pages_follow_a_tenant_one_of_whose_threads_waits_elsewhere(
     ksm: Ksm, start: StartTenant
 ) -> None:
@@ -236,6 +242,7 @@ def test_pages_stay_with_a_tenant_whose_threads_take_turns(
     assert stays == (1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("looks", [1, 3])
 def test_pages_stay_with_a_tenant_whose_workers_end(
     ksm: Ksm, start: StartTenant, looks: int
@@ -372,6 +379,7 @@ def test_pages_follow_another_rule(ksm: Ksm, start: StartTenant) -> None:
     )
 
 
+@pytest.mark.slow
 def test_looks_cost_what_they_may(ksm: Ksm, pair: list[Tenant]) -> None:
     """Each is paid for by the pause behind it: all but the last one have been."""
 

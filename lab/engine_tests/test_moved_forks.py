@@ -79,6 +79,7 @@ def hopper(ksm: Ksm) -> Iterator[int]:
     assert filed[:] == area[:]
 
 
+@pytest.mark.slow
 def test_what_is_moved_while_its_page_is_moved_is_found(ksm: Ksm, hopper: int) -> None:
     one, two = numa.online()[:2]
     for turn in range(ROUNDS):

@@ -80,6 +80,7 @@ def take_all(start: StartTenant, tenants: list[Tenant], told: Path) -> int:
     return taken(told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.exhaustive)])
 def test_replicas_cost_nobody_memory(
     ksm: Ksm, start: StartTenant, tmp_path: Path, times: int

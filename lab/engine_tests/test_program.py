@@ -105,6 +105,7 @@ def test_what_is_for_root_is_unknown_to_others(ksm: Ksm) -> None:
     assert ksm.read("collisions") >= 0
 
 
+@pytest.mark.slow
 def test_top_and_recordings_show_use_and_replicas(ksm: Ksm, start: StartTenant) -> None:
     ksm.write("look_cpu_permille", 1000)
     ksm.write("replica_percent", 100)
@@ -153,6 +154,7 @@ def busy() -> Iterator[None]:
         process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("busy")
 def test_estimate_says_what_replicas_would_buy(ksm: Ksm, start: StartTenant) -> None:
     ksm.stop()

@@ -11,6 +11,7 @@ TENANT_MIB = 48  # fair would move half of it to the full node
 LEFT_MIB = 8
 
 
+@pytest.mark.slow
 @pytest.mark.needs(nodes=2)
 def test_full_node_is_not_overfilled(start: StartTenant, ksm: Ksm) -> None:
     tenants = [start(f"vm-{node}", node, mib=TENANT_MIB) for node in (0, 1)]

@@ -166,6 +166,7 @@ def test_second_recorder_is_refused(tmp_path: Path) -> None:
     assert recorder.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ksm.jsonl", "ksm.csv"])
 def test_full_disk_leaves_whole_lines_and_goes_on_later(
     folder: Path, name: str

@@ -161,6 +161,7 @@ def test_beyond_the_biggest_tenants_are_one(
     assert serve("max-tenants = 2\n").tenants() == {"big-1", "big-2", "other"}
 
 
+@pytest.mark.slow
 def test_placing_by_configuration(merged: list[Tenant], serve: Serve) -> None:
     daemon = serve("[place]\ninterval = 1\n")
     away = min(merged, key=lambda t: t.equal_pages_by_node().get(t.spec.node, 0))

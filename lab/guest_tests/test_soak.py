@@ -5,6 +5,8 @@ import json
 import subprocess
 import time
 
+import pytest
+
 from nuksmlab import program
 from nuksmlab.ksm import STOCK, Ksm
 from nuksmlab.tenant import StartTenant
@@ -31,6 +33,7 @@ def come_and_go(start: StartTenant, round_: int, node: int) -> None:
     guest.quit()
 
 
+@pytest.mark.slow
 def test_tenants_are_unharmed(start: StartTenant, ksm: Ksm, nodes: list[int]) -> None:
     # Their pages stay merged, and each round asks for another placement of them.
     steady = [start(f"steady-{node}", node, equal=100, seed=9) for node in nodes]

@@ -137,6 +137,7 @@ def node_of_copies(tenants: list[Tenant]) -> int:
     return away.spec.node
 
 
+@pytest.mark.slow
 @pytest.mark.needs(nodes=2)
 def test_full_node_is_refused(big: list[Tenant], start: StartTenant, ksm: Ksm) -> None:
     node = node_of_copies(big)
@@ -170,6 +171,7 @@ def test_force_does_what_does_not_fit(
     assert bad_pages([*big, *fillers]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.needs(nodes=2)
 def test_node_that_fills_meanwhile_ends_it(
     big: list[Tenant], start: StartTenant, ksm: Ksm

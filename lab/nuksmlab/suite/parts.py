@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 # Of the fuzzer, a round that is the same each time; `make stress` plays others.
 FUZZ = "SEED=11301603"
+# Leaves out tests that take half a minute or more: `test-all` has parts for these.
+QUICK = "QUICK=1"
 
 
 @dataclass(frozen=True)
@@ -21,18 +23,22 @@ def part(name: str, *arguments: str, after: Collection[str] = ()) -> Part:
     return Part(name, arguments or (name,), tuple(after))
 
 
+def quick(name: str, after: Collection[str]) -> Part:
+    return part(name, name, QUICK, after=after)
+
+
 # In the order in which they begin, if nothing else decides: the longest first.
 SMALL = (
     part("build-lab"),
     part("kernel-lab", "kernel", "CONFIG=lab"),
     part("kernel-um", "kernel", "ARCH=um"),
     part("build", after=["build-lab"]),
-    part("engine-2", after=["build-lab", "kernel-lab"]),
-    part("engine-replicas", after=["build-lab", "kernel-lab"]),
-    part("guest-2", after=["build"]),
-    part("engine-looks", after=["build-lab", "kernel-lab"]),
-    part("engine-latecomers", after=["build-lab", "kernel-lab"]),
-    part("engine-program", after=["build", "kernel-lab"]),
+    quick("engine-2", ["build-lab", "kernel-lab"]),
+    quick("engine-replicas", ["build-lab", "kernel-lab"]),
+    quick("guest-2", ["build"]),
+    quick("engine-looks", ["build-lab", "kernel-lab"]),
+    quick("engine-latecomers", ["build-lab", "kernel-lab"]),
+    quick("engine-program", ["build", "kernel-lab"]),
     part("check", after=["build"]),
     part("unit", after=["check"]),
     part(
@@ -50,7 +56,9 @@ MORE = (
     part("kernel-debug", "kernel", "CONFIG=debug"),
     part("kernel-lab-7.3", "kernel", "CONFIG=lab", NEWER),
     part("kernel-um-7.3", "kernel", "ARCH=um", NEWER),
-    part("paper", "paper", "QUICK=1", after=["build", "kernel-lab", "kernel-um"]),
+    quick("paper", ["build", "kernel-lab", "kernel-um"]),
+    part("engine-slow", after=["build", "kernel-lab"]),
+    part("guest-slow", after=["build"]),
     part("engine-debug", after=["build", "kernel-debug"]),
     # After the other one: they write to one journal.
     part(
