@@ -19,6 +19,8 @@ from nuksmlab.workload import Instance
 PREFIX = "kvm "
 # What the guest's kernel needs besides the workload's data.
 SPARE_MIB = 80
+# The kernel's messages are between answers only if it dies: of all, if any is let out.
+DYING = 1
 # To boot, or for a measured phase.
 ANSWER_SECONDS = 240.0
 
@@ -96,7 +98,7 @@ class VirtualMachine(Instance):
             kib // 1024 + self.spare_mib,
             self.kernel,
             archive,
-            f"console=ttyS0 quiet loglevel=0 norandmaps -- {arguments}",
+            f"console=ttyS0 quiet loglevel={DYING} norandmaps -- {arguments}",
         )
         return guest.command()
 

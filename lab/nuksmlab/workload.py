@@ -4,6 +4,7 @@
 import json
 import os
 import subprocess
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -11,6 +12,8 @@ from typing import Any, Self, TypedDict, cast
 
 from nuksmlab import numa, paths
 from nuksmlab.tenant import ANYWHERE
+
+LAST_LINES = 100  # a kernel's words when it dies
 
 
 class WorkloadError(Exception):
@@ -27,15 +30,19 @@ class Answer(TypedDict):
 
 
 def read_answer(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
-    """The next line that is one: a guest's console also says what was typed."""
+    """The next line that is one: a guest's console also says what was typed, and of
+    what its kernel died."""
     assert process.stdout is not None
+    said = deque[str](maxlen=LAST_LINES)
     for line in process.stdout:
         if line.startswith("{"):
             try:
                 return cast(dict[str, Any], json.loads(line))
             except ValueError as error:
                 raise WorkloadError(f"{name} answered {line!r}: {error}") from error
-    raise WorkloadError(f"{name} ended with {process.wait()}")
+        said.append(line)
+    last = "".join(said)
+    raise WorkloadError(f"{name} ended with {process.wait()}, and said last:\n{last}")
 
 
 class Instance:
