@@ -22,7 +22,7 @@ static void nuksm_begin_chain(struct ksm_stable_node *chain,
 	chain->checksum = dup->checksum;
 	chain->domain = dup->domain;
 #ifdef CONFIG_NUKSM_PLACEMENT
-	chain->replica = dup->replica;
+	chain->replica = dup->replica || dup->kept;
 #endif
 }
 

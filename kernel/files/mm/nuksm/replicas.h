@@ -559,9 +559,10 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 		return false;
 	if (!nuksm_follows(stable_node, nuksm_used_in_looks(replica, false, NUMA_NO_NODE)))
 		return true;
-	if (!nuksm_shift(replica, stable_node, NUMA_NO_NODE))
-		return false;
-	stable_node->elsewhere = NUKSM_FOLLOWS_AT - 1;
+	nuksm_window(NUKSM_WINDOW_DRAW_IN);
+	/* If nobody came, @stable_node may be gone */
+	if (nuksm_shift(replica, stable_node, NUMA_NO_NODE))
+		stable_node->elsewhere = NUKSM_FOLLOWS_AT - 1;
 	return true;
 }
 
@@ -587,7 +588,7 @@ static bool nuksm_spread(struct ksm_stable_node *stable_node,
 		if (payer) {
 			n = nuksm_replicate(stable_node, chain, nid, payer);
 			failed |= !n;
-		} else if (target && (!target->replica || nuksm_fits_budget(0))) {
+		} else if (target && (!(target->replica || target->kept) || nuksm_fits_budget(0))) {
 			n = nuksm_shift(stable_node, target, nid);
 		}
 		if (n == -ENOENT)
