@@ -99,6 +99,27 @@ def test_pages_that_one_uses_are_where_he_is(ksm: Ksm, pair: list[Tenant]) -> No
     model.check_intact(pair)
 
 
+@pytest.mark.windows
+def test_who_ends_just_then_takes_along_nobody_who_is_drawn_in(
+    ksm: Ksm, pair: list[Tenant]
+) -> None:
+    """Sharers of replicas are about to have his page, as he does not use it: and it is
+    gone."""
+    windows = stress.Windows()
+    with reading(pair[1]), ExitStack() as stack:
+        with reading(pair[0]):
+            wait_for(ksm, PAGES)
+            there = ksm.replicas()[1]
+            assert there
+            windows.open({"draw_in": 20_000})
+            stack.callback(windows.close)
+        wait.until(lambda: ksm.replicas()[1] < there, lambda: f"{ksm.replicas()}")
+        pair[0].quit()
+        for _ in range(2):
+            look(ksm)
+    model.check_intact(pair[1:])
+
+
 def test_there_are_no_more_than_the_budget_has(ksm: Ksm, pair: list[Tenant]) -> None:
     ksm.write("replica_percent", 10)
     budget = PAGES // 10
