@@ -15,7 +15,7 @@
 /* Pages of the stable trees that have lost their last sharer since these were pruned. */
 static unsigned long nuksm_orphans;
 
-/* What a chain has of nuKSM is that of its pages. */
+/* What a chain has of nuKSM is that of its pages. One that a fork keeps may be a replica again. */
 static void nuksm_begin_chain(struct ksm_stable_node *chain,
 			      const struct ksm_stable_node *dup)
 {
