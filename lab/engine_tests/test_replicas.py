@@ -104,16 +104,18 @@ def test_who_ends_just_then_takes_along_nobody_who_is_drawn_in(
     ksm: Ksm, pair: list[Tenant]
 ) -> None:
     """Sharers of replicas are about to have his page, as he does not use it: and it is
-    gone."""
+    gone. The kernel says who touches what it was filed by."""
     windows = stress.Windows()
     with reading(pair[1]), ExitStack() as stack:
         with reading(pair[0]):
             wait_for(ksm, PAGES)
             there = ksm.replicas()[1]
             assert there
-            windows.open({"draw_in": 20_000})
+            windows.open({"draw_in": 100_000})
             stack.callback(windows.close)
-        wait.until(lambda: ksm.replicas()[1] < there, lambda: f"{ksm.replicas()}")
+        wait.until(
+            lambda: ksm.replicas()[1] < there, lambda: f"{ksm.replicas()}", poll=0.01
+        )
         pair[0].quit()
         for _ in range(2):
             look(ksm)
