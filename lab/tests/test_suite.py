@@ -13,7 +13,7 @@ import pytest
 from nuksmlab import wait
 from nuksmlab.suite import __main__ as suite
 from nuksmlab.suite import plan
-from nuksmlab.suite.parts import SUITES, Part
+from nuksmlab.suite.parts import QUICK, SUITES, Part
 
 PARTS = (
     Part("build", ("build",)),
@@ -42,6 +42,12 @@ def test_caches_count_as_memory_for_parts() -> None:
 
 def test_the_large_suite_has_all_of_the_small_one() -> None:
     assert {*SUITES["test"]} <= {*SUITES["test-all"]}
+
+
+def test_the_large_suite_has_what_the_small_one_leaves_out() -> None:
+    assert any(QUICK in part.arguments for part in SUITES["test"])
+    whole = {part.name for part in SUITES["test-all"] if QUICK not in part.arguments}
+    assert {"engine-slow", "guest-slow"} <= whole
 
 
 def test_a_part_begins_when_all_that_it_needs_has_passed() -> None:
