@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -179,8 +180,9 @@ def test_the_hottest_pages_get_the_budget(ksm: Ksm, pair: list[Tenant]) -> None:
 def spend_budget(ksm: Ksm, start: StartTenant, percent: int) -> list[Tenant]:
     """Two who have all of it; nobody else uses anything yet."""
     ksm.write("replica_percent", percent)
+    before = ksm.merged()
     pair = [start(f"first-{node}", node, mib=1, seed=7) for node in (0, 1)]
-    ksm.merge(ksm.merged() + sum(tenant.equal_pages for tenant in pair))
+    ksm.merge(before + sum(tenant.equal_pages for tenant in pair))
     budget = ksm.read("pages_sharing") * percent // 100
     with reading(pair[0]), reading(pair[1]):
         wait.until(
@@ -244,8 +246,9 @@ def forking_reader(ksm: Ksm, tenant: Tenant, node: int) -> Iterator[None]:
             areas[0][:: mmap.PAGESIZE]
 
     with puppet(offer, fork_and_wait, read) as reader:
+        before = ksm.merged()
         reader.next()
-        ksm.merge(ksm.merged() + tenant.equal_pages)
+        ksm.merge(before + tenant.equal_pages)
         rarely(ksm)
         pid = int(reader.next())
         reader.begin()
@@ -280,6 +283,14 @@ def test_what_cannot_be_copied_takes_no_copies_from_others(
     model.check_intact([forked, *by_turns])
 
 
+@pytest.fixture
+def small_pair(ksm: Ksm, start: StartTenant) -> list[Tenant]:
+    """Two on different nodes that share all of their pages, which are few."""
+    tenants = [start(f"pair-{node}", node, mib=1, seed=3) for node in (0, 1)]
+    merge(ksm, tenants)
+    return tenants
+
+
 def test_a_fork_of_another_keeps_nobody_from_a_copy(
     ksm: Ksm, start: StartTenant
 ) -> None:
@@ -305,8 +316,9 @@ def test_who_forks_keeps_no_budget_that_he_does_not_use(
     with ExitStack() as used:
         for tenant in first:
             used.enter_context(reading(tenant))
+        before = ksm.merged()
         area = equal_to(first[0])
-        ksm.merge(ksm.merged() + first[0].equal_pages)
+        ksm.merge(before + first[0].equal_pages)
         rarely(ksm)
         with child(area), reading(always[0]), reading(always[1]):
             used.close()
@@ -319,6 +331,69 @@ def test_who_forks_keeps_no_budget_that_he_does_not_use(
     ksm.start()
     wait_for(ksm, 0)
     model.check_intact([*always, *first])
+
+
+@contextmanager
+def kept_by_forks(ksm: Ksm, pair: Sequence[Tenant]) -> Iterator[None]:
+    """Two others, one on each node, have the pair's pages, and a child each that ksmd
+    does not know of: copies were made, and cannot be folded. In the end all exit."""
+    areas: list[mmap.mmap] = []
+
+    def offer(node: int) -> None:
+        os.sched_setaffinity(0, numa.cpus(node))
+        areas.append(equal_to(pair[0]))
+
+    children: list[int] = []
+    pages = pair[0].equal_pages
+    with ExitStack() as stack:
+        others = [
+            stack.enter_context(puppet(partial(offer, node), fork_and_wait))
+            for node in (0, 1)
+        ]
+        before = ksm.merged()
+        for other in others:
+            other.next()
+        ksm.merge(before + 2 * pages)
+        with reading(pair[0]), reading(pair[1]):
+            wait_for(ksm, pages)
+            rarely(ksm)
+            children += [int(other.next()) for other in others]
+        wait_for(ksm, 0)
+        assert ksm.read("pages_shared") == 2 * pages
+        try:
+            yield
+        finally:
+            for pid in children:
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("file", "value"), [("placement", "first"), ("look_cpu_permille", "0")]
+)
+def test_what_a_fork_kept_goes_with_the_fork(
+    ksm: Ksm, small_pair: list[Tenant], file: str, value: str
+) -> None:
+    """Though nobody is looked at any more."""
+    pages = small_pair[0].equal_pages
+    with kept_by_forks(ksm, small_pair):
+        ksm.write_text(file, value)
+    wait.until(
+        lambda: ksm.read("pages_shared") == pages,
+        lambda: f"{ksm.read('pages_shared')} pages, {pages} wanted",
+    )
+    model.check_intact(small_pair)
+
+
+def test_nobody_joins_what_a_fork_keeps(ksm: Ksm, small_pair: list[Tenant]) -> None:
+    """Whoever uses it: it is there beyond the budget."""
+    with kept_by_forks(ksm, small_pair):
+        ksm.write("replica_percent", 5)
+        with reading(small_pair[0]), reading(small_pair[1]):
+            wait.until(lambda: count(ksm) > 0, lambda: "no replicas")
+            for _ in range(SOON):
+                look(ksm)
+            assert near(small_pair) <= saved(ksm) // 20
+    model.check_intact(small_pair)
 
 
 @pytest.mark.slow

@@ -67,6 +67,9 @@ static void nuksm_count_sharer(const struct ksm_rmap_item *rmap_item, int nid,
 
 	atomic_long_add(n, first ? &count->shared : &count->sharing);
 	/* data_race() as who holds ksm_thread_mutex may change the bits beside it */
+	if (first && data_race((bool)rmap_item->head->kept))
+		atomic_long_add(n, &count->kept);
+	/* data_race() likewise */
 	if (data_race((bool)rmap_item->head->replica)) {
 		if (first)
 			atomic_long_add(n, &count->replicas);

@@ -38,6 +38,26 @@ static bool nuksm_is_short(void)
 	return READ_ONCE(nuksm_short);
 }
 
+/* So many pages of a node are replicas, or were and are kept by a fork, which may have ended. */
+static unsigned long nuksm_copies_on(int nid)
+{
+	const struct nuksm_node_count *count = &nuksm_node_counts[nid];
+
+	return max(atomic_long_read(&count->replicas), 0L) +
+	       max(atomic_long_read(&count->kept), 0L);
+}
+
+static bool nuksm_has_copies(void)
+{
+	int nid;
+
+	for_each_online_node(nid) {
+		if (nuksm_copies_on(nid))
+			return true;
+	}
+	return false;
+}
+
 /* Is nobody to have replicas any more? */
 static bool nuksm_folds_all(void)
 {
@@ -255,7 +275,7 @@ static bool nuksm_fold_some(void)
 static unsigned long nuksm_count_replicas(struct shrinker *shrinker,
 					  struct shrink_control *sc)
 {
-	return atomic_long_read(&nuksm_node_counts[sc->nid].replicas) ?: SHRINK_EMPTY;
+	return nuksm_copies_on(sc->nid) ?: SHRINK_EMPTY;
 }
 
 /* Asks for so many of a node's replicas, and that there are no new ones for some time. */
@@ -288,11 +308,10 @@ static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused
 	unsigned long folds = READ_ONCE(nuksm_folds);
 	int nid;
 
-	if (!nuksm_replicas() || current->flags & PF_KTHREAD || oom_task_origin(current))
+	if (!nuksm_has_copies() || current->flags & PF_KTHREAD || oom_task_origin(current))
 		return NOTIFY_OK;
 	for_each_online_node(nid)
-		nuksm_ask_back(nid, atomic_long_read(&nuksm_node_counts[nid].replicas),
-			       NUKSM_AFTER_OOM_S);
+		nuksm_ask_back(nid, nuksm_copies_on(nid), NUKSM_AFTER_OOM_S);
 	/* Those that are left are busy: each kill would wait for them anew */
 	if (ktime_get_seconds() < READ_ONCE(nuksm_in_vain_until))
 		return NOTIFY_OK;

@@ -55,6 +55,15 @@ struct nuksm_looks {
 
 static struct nuksm_looks nuksm_looks;
 
+/* What was used when a look took longer than this may have been so at any time: not noted. */
+#define NUKSM_LOOK_MOST_MS	1000
+
+/* Is what the look sees noted, or did it take too long to come back to it? */
+static bool nuksm_is_noted(void)
+{
+	return !time_after(jiffies, nuksm_looks.began + msecs_to_jiffies(NUKSM_LOOK_MOST_MS));
+}
+
 /* KSM's lock is held for so much CPU time at once. */
 #define NUKSM_HOLDS_MS		100
 

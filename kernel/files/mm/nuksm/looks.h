@@ -187,8 +187,7 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 	if (nid == here)
 		return 0;
 	looks = nuksm_looks_behind(stable_node, here);
-	if (!strictly && ((looks < NUKSM_ALL_LOOKS && !nuksm_is_noted()) ||
-			  !nuksm_follows(stable_node, looks)))
+	if (!strictly && !nuksm_follows(stable_node, looks))
 		return 0;
 	nuksm_window(NUKSM_WINDOW_MOVE);
 	err = nuksm_move(stable_node, nid, &cost);
@@ -474,14 +473,14 @@ static unsigned long nuksm_fold(unsigned long pause)
 	bool more = true;
 
 	nuksm_begin_folding();
-	while (more && nuksm_replicas() && !freezing(current) && nuksm_take_turn()) {
+	while (more && nuksm_has_copies() && !freezing(current) && nuksm_take_turn()) {
 		more = nuksm_fold_some();
 		mutex_unlock(&ksm_thread_mutex);
 		if (more)
 			schedule_timeout_idle(msecs_to_jiffies(NUKSM_FOLD_PAUSE_MS));
 	}
 	nuksm_end_folding();
-	if (nuksm_replica_stats.folded == folded && nuksm_replicas())
+	if (nuksm_replica_stats.folded == folded && nuksm_has_copies())
 		return min(2 * pause, NUKSM_FOLD_AT_LEAST_EVERY);
 	took = task_sched_runtime(current) - began;
 	return clamp(nsecs_to_jiffies(NUKSM_FOLD_TIMES * took), NUKSM_FOLD_EVERY,
@@ -495,7 +494,7 @@ static bool nuksm_must_fold(unsigned long from)
 		return true;
 	return time_after_eq(jiffies, from) &&
 	       (nuksm_is_short() ||
-		(nuksm_replicas() && (nuksm_folds_all() || nuksm_over_budget())));
+		(nuksm_has_copies() && (nuksm_folds_all() || nuksm_over_budget())));
 }
 
 /* How long nuksmd sleeps until @end, in jiffies: replicas may have to go meanwhile. */
@@ -503,7 +502,7 @@ static long nuksm_sleeps(unsigned long end)
 {
 	long left = max_t(long, 1, end - jiffies);
 
-	return nuksm_replicas() ?
+	return nuksm_has_copies() ?
 		       min_t(long, left, msecs_to_jiffies(NUKSM_LOOK_EVERY_MS)) : left;
 }
 
@@ -548,7 +547,7 @@ static int nuksm_look_thread(void *unused)
 		}
 		ended = jiffies;
 		wait_event_freezable(ksm_thread_wait,
-				     ksmd_should_run() || nuksm_replicas() ||
+				     ksmd_should_run() || nuksm_has_copies() ||
 				     kthread_should_stop());
 	}
 	return 0;

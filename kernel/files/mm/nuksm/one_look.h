@@ -9,9 +9,6 @@
 #ifndef _MM_NUKSM_ONE_LOOK_H
 #define _MM_NUKSM_ONE_LOOK_H
 
-/* What was used when a look took longer than this may have been so at any time: not noted. */
-#define NUKSM_LOOK_MOST_MS	1000
-
 /*
  * The page table of a mapping, or NULL. It is looked for in an area of KSM's only: where
  * there is none, page tables may be freed while others read the mmap_lock.
@@ -156,12 +153,6 @@ static bool nuksm_rehome(struct ksm_rmap_item *item, struct vm_area_struct *vma,
 	}
 	folio_unlock(folio);
 	return moved;
-}
-
-/* Is what the look sees noted, or did it take too long to come back to it? */
-static bool nuksm_is_noted(void)
-{
-	return !time_after(jiffies, nuksm_looks.began + msecs_to_jiffies(NUKSM_LOOK_MOST_MS));
 }
 
 /* Notes what a look saw of a mapping. */

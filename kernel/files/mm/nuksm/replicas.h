@@ -129,11 +129,14 @@ static bool nuksm_is_sound(const struct ksm_stable_node *stable_node)
 static bool nuksm_is_near(struct ksm_stable_node *dup,
 			  const struct ksm_stable_node *other, int nid)
 {
-	return dup != other && pfn_to_nid(READ_ONCE(dup->kpfn)) == nid &&
+	return dup != other && !dup->kept && pfn_to_nid(READ_ONCE(dup->kpfn)) == nid &&
 	       is_page_sharing_candidate(dup) && nuksm_is_sound(dup);
 }
 
-/* A page of @chain on node @nid with room for one more sharer, besides @other. */
+/*
+ * A page of @chain on node @nid with room for one more sharer, besides @other. Nobody joins one
+ * that a fork keeps: that is beyond the budget.
+ */
 static struct ksm_stable_node *nuksm_dup_on(struct ksm_stable_node *chain, int nid,
 					    const struct ksm_stable_node *other)
 {
@@ -428,20 +431,26 @@ static bool nuksm_is_hot(const struct ksm_stable_node *stable_node)
 	return false;
 }
 
-/* The page is a replica from now on, or none any more. Its lock is held. */
+/* From now on the page is a replica, or what a fork keeps, or neither. Its lock is held. */
 static void nuksm_count_as(struct ksm_stable_node *stable_node, struct folio *folio,
-			   bool replica)
+			   bool replica, bool kept)
 {
+	struct nuksm_node_count *count = &nuksm_node_counts[folio_nid(folio)];
+	int more = replica - stable_node->replica;
 	const struct ksm_rmap_item *item;
-	int n = replica ? 1 : -1;
 
-	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
-		atomic_long_add(n, &item->mm->nuksm.replicas);
-		cond_resched();
+	if (more) {
+		hlist_for_each_entry(item, &stable_node->hlist, hlist) {
+			atomic_long_add(more, &item->mm->nuksm.replicas);
+			cond_resched();
+		}
 	}
-	if (!hlist_empty(&stable_node->hlist))
-		atomic_long_add(n, &nuksm_node_counts[folio_nid(folio)].replicas);
+	if (!hlist_empty(&stable_node->hlist)) {
+		atomic_long_add(more, &count->replicas);
+		atomic_long_add(kept - stable_node->kept, &count->kept);
+	}
 	stable_node->replica = replica;
+	stable_node->kept = kept;
 }
 
 /*
@@ -454,18 +463,17 @@ static int nuksm_find_out(struct ksm_stable_node *stable_node,
 			  struct ksm_stable_node *chain, bool *dear)
 {
 	struct folio *folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_TRYLOCK);
-	bool could, replica, was;
+	bool could, kept, replica, was;
 
 	if (!folio)
 		return -ENOENT;
 	if (IS_ERR(folio))
 		return PTR_ERR(folio);
 	could = nuksm_dup_for(chain, stable_node);
-	stable_node->kept = could && stable_node->kept && nuksm_is_forked(stable_node);
-	replica = could && !stable_node->kept;
+	kept = could && stable_node->kept && nuksm_is_forked(stable_node);
+	replica = could && !kept;
 	was = stable_node->replica;
-	if (replica != was)
-		nuksm_count_as(stable_node, folio, replica);
+	nuksm_count_as(stable_node, folio, replica, kept);
 	*dear = nuksm_payer_is_limited(folio) || (replica && !was && !nuksm_fits_budget(0));
 	folio_unlock(folio);
 	folio_put(folio);
@@ -505,8 +513,7 @@ static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stabl
 		return -ENOENT;
 	if (IS_ERR(folio))
 		return n;
-	stable_node->kept = true;
-	nuksm_count_as(stable_node, folio, false);
+	nuksm_count_as(stable_node, folio, false, true);
 	folio_unlock(folio);
 	folio_put(folio);
 	return n;
@@ -528,7 +535,7 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 	if (stays) {
 		/* Somebody may have moved one of them */
 		target = nuksm_dup_on(chain, here, stable_node);
-		if (target && (target->kept || !nuksm_fits_into(stable_node, target)))
+		if (target && !nuksm_fits_into(stable_node, target))
 			target = NULL;
 	} else {
 		target = nuksm_dup_for(chain, stable_node);
@@ -588,7 +595,7 @@ static bool nuksm_spread(struct ksm_stable_node *stable_node,
 		if (payer) {
 			n = nuksm_replicate(stable_node, chain, nid, payer);
 			failed |= !n;
-		} else if (target && (!(target->replica || target->kept) || nuksm_fits_budget(0))) {
+		} else if (target && (!target->replica || nuksm_fits_budget(0))) {
 			n = nuksm_shift(stable_node, target, nid);
 		}
 		if (n == -ENOENT)
