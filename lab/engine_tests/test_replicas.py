@@ -292,45 +292,16 @@ def small_pair(ksm: Ksm, start: StartTenant) -> list[Tenant]:
 
 
 def test_a_fork_of_another_keeps_nobody_from_a_copy(
-    ksm: Ksm, start: StartTenant
+    ksm: Ksm, small_pair: list[Tenant]
 ) -> None:
     """The page stays for those of whom it is."""
-    pair = [start(f"pair-{node}", node, mib=1, seed=3) for node in (0, 1)]
-    area = equal_to(pair[0])
-    ksm.merge(3 * pair[0].equal_pages)
+    pages = small_pair[0].equal_pages
+    area = equal_to(small_pair[0])
+    ksm.merge(3 * pages)
     rarely(ksm)
-    with child(area), reading(pair[0]), reading(pair[1]):
-        looks_until_near(ksm, pair, pair[0].equal_pages, [])
-    model.check_intact(pair)
-
-
-@pytest.mark.slow
-def test_who_forks_keeps_no_budget_that_he_does_not_use(
-    ksm: Ksm, start: StartTenant
-) -> None:
-    """His copies cannot be folded: they are pages as any other until they can be, and
-    merging saves so much less. Half of that is enough even if all of them are kept."""
-    always = [start(f"always-{node}", node, mib=1, seed=5) for node in (0, 1)]
-    merge(ksm, always)
-    first = spend_budget(ksm, start, 50)
-    with ExitStack() as used:
-        for tenant in first:
-            used.enter_context(reading(tenant))
-        before = ksm.merged()
-        area = equal_to(first[0])
-        ksm.merge(before + first[0].equal_pages)
-        rarely(ksm)
-        with child(area), reading(always[0]), reading(always[1]):
-            used.close()
-            looks_until_near(ksm, always, always[0].equal_pages - FEW, [])
-            wait.until(
-                lambda: count(ksm) <= saved(ksm) // 2,
-                lambda: f"{ksm.replicas()}, of {saved(ksm)} saved",
-            )
-    # ksmd finds whose they are, and they go
-    ksm.start()
-    wait_for(ksm, 0)
-    model.check_intact([*always, *first])
+    with child(area), reading(small_pair[0]), reading(small_pair[1]):
+        looks_until_near(ksm, small_pair, pages, [])
+    model.check_intact(small_pair)
 
 
 @contextmanager
@@ -343,8 +314,7 @@ def kept_by_forks(ksm: Ksm, pair: Sequence[Tenant]) -> Iterator[None]:
         os.sched_setaffinity(0, numa.cpus(node))
         areas.append(equal_to(pair[0]))
 
-    children: list[int] = []
-    pages = pair[0].equal_pages
+    pages, shared = pair[0].equal_pages, ksm.read("pages_shared")
     with ExitStack() as stack:
         others = [
             stack.enter_context(puppet(partial(offer, node), fork_and_wait))
@@ -357,14 +327,34 @@ def kept_by_forks(ksm: Ksm, pair: Sequence[Tenant]) -> Iterator[None]:
         with reading(pair[0]), reading(pair[1]):
             wait_for(ksm, pages)
             rarely(ksm)
-            children += [int(other.next()) for other in others]
-        wait_for(ksm, 0)
-        assert ksm.read("pages_shared") == 2 * pages
-        try:
-            yield
-        finally:
-            for pid in children:
-                os.kill(pid, signal.SIGKILL)
+            for other in others:
+                stack.callback(os.kill, int(other.next()), signal.SIGKILL)
+        wait.until(lambda: near(pair) == 0, lambda: f"{near(pair)} near for both")
+        assert ksm.read("pages_shared") == shared + pages
+        yield
+
+
+@pytest.mark.slow
+def test_who_forks_keeps_no_budget_that_he_does_not_use(
+    ksm: Ksm, start: StartTenant, small_pair: list[Tenant]
+) -> None:
+    """His copies cannot be folded: they are pages as any other until they can be. What
+    is left of the budget is enough for others, but not if these copies were in it."""
+    percent = 40
+    always = [start(f"always-{node}", node, mib=1, seed=5) for node in (0, 1)]
+    merge(ksm, [*small_pair, *always])
+    with kept_by_forks(ksm, small_pair):
+        ksm.write("replica_percent", percent)
+        with reading(always[0]), reading(always[1]):
+            looks_until_near(ksm, always, always[0].equal_pages - FEW, [])
+            wait.until(
+                lambda: count(ksm) <= saved(ksm) * percent // 100,
+                lambda: f"{ksm.replicas()}, of {saved(ksm)} saved",
+            )
+    # The forks have ended, and they go
+    ksm.start()
+    wait_for(ksm, 0)
+    model.check_intact([*always, *small_pair])
 
 
 @pytest.mark.parametrize(
@@ -384,12 +374,13 @@ def test_what_a_fork_kept_goes_with_the_fork(
     model.check_intact(small_pair)
 
 
+@pytest.mark.slow
 def test_nobody_joins_what_a_fork_keeps(ksm: Ksm, small_pair: list[Tenant]) -> None:
     """Whoever uses it: it is there beyond the budget."""
     with kept_by_forks(ksm, small_pair):
         ksm.write("replica_percent", 5)
         with reading(small_pair[0]), reading(small_pair[1]):
-            wait.until(lambda: count(ksm) > 0, lambda: "no replicas")
+            wait.until(lambda: near(small_pair) > 0, lambda: "none is near for both")
             for _ in range(SOON):
                 look(ksm)
             assert near(small_pair) <= saved(ksm) // 20
