@@ -23,6 +23,7 @@ static void nuksm_begin_chain(struct ksm_stable_node *chain,
 	chain->domain = dup->domain;
 #ifdef CONFIG_NUKSM_PLACEMENT
 	chain->replica = dup->replica || dup->kept;
+	chain->kept = false;
 #endif
 }
 

@@ -103,10 +103,12 @@ static bool nuksm_is_to_fold(const struct ksm_stable_node *stable_node)
 {
 	int nid = pfn_to_nid(READ_ONCE(stable_node->kpfn));
 
-	/* One that a fork keeps costs time each time it is tried */
-	return (stable_node->replica ||
-		(stable_node->kept && !nuksm_is_forked(stable_node))) &&
-	       !hlist_empty(&stable_node->hlist) &&
+	if (hlist_empty(&stable_node->hlist))
+		return false;
+	/* One that a fork keeps costs time each time it is tried; one that it kept is for nobody */
+	if (stable_node->kept)
+		return !nuksm_is_forked(stable_node);
+	return stable_node->replica &&
 	       (nuksm_folding.all || nuksm_folding.over || nuksm_folding.wanted[nid] > 0);
 }
 
@@ -136,7 +138,7 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
 				nuksm_find_out(dup, chain, &dear) != -EBUSY;
 		if (!done)
 			*passed += nuksm_is_to_fold(dup);
-		else if (target)
+		else if (target && was_counted)
 			nuksm_folding.wanted[nid]--;
 		/* One that a fork keeps is beyond no budget, either */
 		if (was_counted && (done || !dup->replica) && nuksm_folding.over)
@@ -193,7 +195,7 @@ static bool nuksm_fold_tree(struct rb_root *root, u64 until)
 			return false;
 		/* A chain may become a page, but stays in its place, or go */
 		next = rb_next(node);
-		if (!tree_node->replica)
+		if (!tree_node->replica && !tree_node->kept)
 			continue;
 		nuksm_folding.folded = true;
 		if (!is_stable_node_chain(tree_node)) {
@@ -275,7 +277,11 @@ static bool nuksm_fold_some(void)
 static unsigned long nuksm_count_replicas(struct shrinker *shrinker,
 					  struct shrink_control *sc)
 {
-	return nuksm_copies_on(sc->nid) ?: SHRINK_EMPTY;
+	const struct nuksm_node_count *count = &nuksm_node_counts[sc->nid];
+
+	/* What forks keep, or have kept, is asked for, but drives nobody's replicas out */
+	return atomic_long_read(&count->replicas) ?:
+	       (nuksm_copies_on(sc->nid) ? 1 : SHRINK_EMPTY);
 }
 
 /* Asks for so many of a node's replicas, and that there are no new ones for some time. */
@@ -312,8 +318,11 @@ static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused
 		return NOTIFY_OK;
 	for_each_online_node(nid)
 		nuksm_ask_back(nid, nuksm_copies_on(nid), NUKSM_AFTER_OOM_S);
-	/* Those that are left are busy: each kill would wait for them anew */
-	if (ktime_get_seconds() < READ_ONCE(nuksm_in_vain_until))
+	/*
+	 * What forks keep is hardly there any more; replicas that are left are busy: each kill
+	 * would wait for them anew
+	 */
+	if (!nuksm_replicas() || ktime_get_seconds() < READ_ONCE(nuksm_in_vain_until))
 		return NOTIFY_OK;
 	smp_store_release(&nuksm_urgent, true); /* likewise */
 	wake_up_interruptible(&nuksm_look_wait);

@@ -187,7 +187,8 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 	if (nid == here)
 		return 0;
 	looks = nuksm_looks_behind(stable_node, here);
-	if (!strictly && !nuksm_follows(stable_node, looks))
+	if (!strictly && ((looks < NUKSM_ALL_LOOKS && !nuksm_is_noted()) ||
+			  !nuksm_follows(stable_node, looks)))
 		return 0;
 	nuksm_window(NUKSM_WINDOW_MOVE);
 	err = nuksm_move(stable_node, nid, &cost);

@@ -126,17 +126,21 @@ static bool nuksm_is_sound(const struct ksm_stable_node *stable_node)
 	return !PageHWPoison(pfn_to_page(READ_ONCE(stable_node->kpfn)));
 }
 
+/* May one more share the page? Nobody joins one that a fork keeps: that is beyond the budget. */
+static bool nuksm_takes_one(struct ksm_stable_node *dup,
+			    const struct ksm_stable_node *other, int nid)
+{
+	return dup != other && !dup->kept && is_page_sharing_candidate(dup) &&
+	       nuksm_is_sound(dup);
+}
+
 static bool nuksm_is_near(struct ksm_stable_node *dup,
 			  const struct ksm_stable_node *other, int nid)
 {
-	return dup != other && !dup->kept && pfn_to_nid(READ_ONCE(dup->kpfn)) == nid &&
-	       is_page_sharing_candidate(dup) && nuksm_is_sound(dup);
+	return pfn_to_nid(READ_ONCE(dup->kpfn)) == nid && nuksm_takes_one(dup, other, nid);
 }
 
-/*
- * A page of @chain on node @nid with room for one more sharer, besides @other. Nobody joins one
- * that a fork keeps: that is beyond the budget.
- */
+/* A page of @chain on node @nid with room for one more sharer, besides @other. */
 static struct ksm_stable_node *nuksm_dup_on(struct ksm_stable_node *chain, int nid,
 					    const struct ksm_stable_node *other)
 {
@@ -159,15 +163,20 @@ static struct ksm_stable_node *nuksm_dup_for(struct ksm_stable_node *chain,
 
 /*
  * Somebody is to join a page of @chain, @found: of pages that have replicas, the one on the
- * node of his own page is better.
+ * node of his own page is better, and any is that no fork keeps.
  */
 static struct ksm_stable_node *nuksm_nearest(struct ksm_stable_node *chain,
 					     struct ksm_stable_node *found,
 					     struct page *page)
 {
+	struct ksm_stable_node *near;
+
 	if (!is_stable_node_chain(chain) || !chain->replica)
 		return found;
-	return nuksm_dup_on(chain, page_to_nid(page), NULL) ?: found;
+	near = nuksm_dup_on(chain, page_to_nid(page), NULL);
+	if (!near && found->kept)
+		near = nuksm_find_dup(chain, nuksm_takes_one, NULL, NUMA_NO_NODE);
+	return near ?: found;
 }
 
 /* @item is one of @to's sharers from now on. The locks of both pages are held. */
@@ -453,6 +462,21 @@ static void nuksm_count_as(struct ksm_stable_node *stable_node, struct folio *fo
 	stable_node->kept = kept;
 }
 
+/* Has a fork the page from each of those who share it, so that none can be taken from it? */
+static bool nuksm_is_kept(const struct ksm_stable_node *stable_node)
+{
+	const struct ksm_rmap_item *item;
+
+	if (!nuksm_is_forked(stable_node))
+		return false;
+	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
+		if (nuksm_may_leave(item))
+			return false;
+		cond_resched();
+	}
+	return true;
+}
+
 /*
  * Is the page needed, or could another one of @chain, which has or had replicas, have all of
  * its sharers? Then it is a replica, unless a fork keeps it. *@dear: the memory cgroup that pays
@@ -470,7 +494,7 @@ static int nuksm_find_out(struct ksm_stable_node *stable_node,
 	if (IS_ERR(folio))
 		return PTR_ERR(folio);
 	could = nuksm_dup_for(chain, stable_node);
-	kept = could && stable_node->kept && nuksm_is_forked(stable_node);
+	kept = could && stable_node->kept && nuksm_is_kept(stable_node);
 	replica = could && !kept;
 	was = stable_node->replica;
 	nuksm_count_as(stable_node, folio, replica, kept);
@@ -478,21 +502,6 @@ static int nuksm_find_out(struct ksm_stable_node *stable_node,
 	folio_unlock(folio);
 	folio_put(folio);
 	return 0;
-}
-
-/* Has a fork the page from each of those who share it, so that none can be taken from it? */
-static bool nuksm_is_kept(const struct ksm_stable_node *stable_node)
-{
-	const struct ksm_rmap_item *item;
-
-	if (!nuksm_is_forked(stable_node))
-		return false;
-	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
-		if (nuksm_may_leave(item))
-			return false;
-		cond_resched();
-	}
-	return true;
 }
 
 /*
@@ -564,7 +573,8 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 
 	if (!replica)
 		return false;
-	if (!nuksm_follows(stable_node, nuksm_used_in_looks(replica, false, NUMA_NO_NODE)))
+	if (!nuksm_is_noted() ||
+	    !nuksm_follows(stable_node, nuksm_used_in_looks(replica, false, NUMA_NO_NODE)))
 		return true;
 	nuksm_window(NUKSM_WINDOW_DRAW_IN);
 	/* If nobody came, @stable_node may be gone */

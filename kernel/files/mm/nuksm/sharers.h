@@ -387,14 +387,12 @@ static unsigned int nuksm_looks_behind(const struct ksm_stable_node *stable_node
 
 /*
  * A look found that the page belongs elsewhere, where it was used in so many of @looks. Has that
- * been said often enough in a row? A look that came back too late repeats what others said.
+ * been said often enough in a row?
  */
 static bool nuksm_follows(struct ksm_stable_node *stable_node, unsigned int looks)
 {
 	unsigned int said = stable_node->elsewhere + nuksm_says_elsewhere(looks);
 
-	if (looks < NUKSM_ALL_LOOKS && !nuksm_is_noted())
-		return false;
 	stable_node->elsewhere = said < NUKSM_FOLLOWS_AT ? said : 0;
 	return said >= NUKSM_FOLLOWS_AT;
 }
