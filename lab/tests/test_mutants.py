@@ -53,3 +53,26 @@ def test_a_test_that_is_skipped_has_noticed_nothing(
     monkeypatch.setattr(command, "run", lambda *_: said)
     with pytest.raises(command.MutantError, match="skipped"):
         command.tests([], tmp_path / "meant", "test_it.py")
+
+
+def test_what_was_judged_holds_until_its_own_tests_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine_tests = tmp_path / command.ENGINE_TESTS
+    engine_tests.mkdir(parents=True)
+    (tmp_path / "kernel").mkdir()
+    for name in ("conftest.py", "test_meant.py", "test_other.py"):
+        (engine_tests / name).write_text("before")
+    monkeypatch.setattr(paths, "REPOSITORY", tmp_path)
+    mutant = command.Mutant("it", "", "test_meant.py::test_it", "", "", "")
+
+    def changes(name: str, by_all: bool) -> bool:
+        before = command.inputs(mutant, by_all)
+        with (engine_tests / name).open("a") as file:
+            file.write("more")
+        return command.inputs(mutant, by_all) != before
+
+    assert changes("test_meant.py", by_all=False)
+    assert changes("conftest.py", by_all=False)
+    assert not changes("test_other.py", by_all=False)
+    assert changes("test_other.py", by_all=True)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from nuksmlab import guard, paths
+from nuksmlab import guard, paths, wait
 
 OUTPUT = paths.BUILD / "mutants"
 MUTANTS = Path(__file__).with_name("mutants.toml")
@@ -32,8 +32,9 @@ ENGINE_TESTS = "lab/engine_tests"
 TESTED_ALWAYS = (
     "not stress and not cost and not exhaustive and not windows and not tiers"
 )
-# Without a word by a machine in which one test, or a file of them, is run.
-HANGS_SECONDS = 600
+# Without a word by a machine in which one test, or a file of them, is run: longer than
+# a test waits in vain.
+HANGS_SECONDS = round(wait.HANG_SECONDS) + 300
 EXPERIMENTS = ("fairness", "priority", "nodes", "replicas")
 
 
@@ -107,6 +108,8 @@ def tests(command: Sequence[str], output: Path, which: str = ENGINE_TESTS) -> li
     python = sys.executable
     pytest = [python, "-m", "pytest", "-rfE", "--tb=no", "-p", "no:cacheprovider"]
     selection = ["-c", "lab/pyproject.toml", which, "-m", TESTED_ALWAYS]
+    if which != ENGINE_TESTS:
+        selection.append("--exitfirst")  # the next one may wait as long in vain
     skipped = ["--ignore", f"{ENGINE_TESTS}/test_selftests.py"]
     where = ["--output", str(output), "--"]
     text = run(
@@ -172,9 +175,10 @@ def judge(mutant: Mutant, folder: Path, by_all: bool) -> dict[str, list[str]]:
 def inputs(mutant: Mutant, by_all: bool) -> str:
     """A hash of the mutant, of the kernel's part, and of those who judge."""
     seen = hashlib.sha256(repr(mutant).encode())
-    judges = ["lab/engine_tests", *(["lab/nuksmlab/paper"] if by_all else [])]
-    for part in ("kernel", *judges):
-        for path in sorted((paths.REPOSITORY / part).rglob("*")):
+    own = [f"{ENGINE_TESTS}/conftest.py", f"{ENGINE_TESTS}/{mutant.by.split('::')[0]}"]
+    for part in ("kernel", *([ENGINE_TESTS, "lab/nuksmlab/paper"] if by_all else own)):
+        root = paths.REPOSITORY / part
+        for path in [root] if root.is_file() else sorted(root.rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 seen.update(path.read_bytes())
     return seen.hexdigest()[:16]
