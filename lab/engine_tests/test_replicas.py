@@ -5,20 +5,22 @@ import mmap
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from nuksmlab import domains, numa, stress, wait
-from nuksmlab.area import child, equal_to
+from nuksmlab.area import address_of, child, equal_to
 from nuksmlab.domains import Group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.looks import SOON, look, look_until_seen, reading, use_now_and_then
-from nuksmlab.puppet import fork_and_wait, puppet
+from nuksmlab.puppet import Puppet, fork_and_wait, puppet
 from nuksmlab.replicas import count, wait_for
 from nuksmlab.tenant import Spec, StartTenant, Tenant
 
@@ -304,35 +306,79 @@ def test_a_fork_of_another_keeps_nobody_from_a_copy(
     model.check_intact(small_pair)
 
 
-@contextmanager
-def kept_by_forks(ksm: Ksm, pair: Sequence[Tenant]) -> Iterator[ExitStack]:
-    """Two others, one on each node, have the pair's pages, and a child each that ksmd
-    does not know of: copies were made, and cannot be folded. To close what this gives
-    ends the children; in the end the two exit as well."""
-    areas: list[mmap.mmap] = []
+@dataclass
+class Forked:
+    """Who has the pair's pages, as have children of his that ksmd does not know of."""
 
-    def offer(node: int) -> None:
+    does: Puppet
+    area: int
+    children: list[int]
+
+    def nodes(self, pages: int) -> list[int]:
+        return numa.nodes_of(self.does.pid, self.area, pages)
+
+    def fork_again(self) -> None:
+        self.children.append(int(self.does.next()))
+
+    def end_children(self) -> None:
+        while self.children:
+            os.kill(self.children.pop(), signal.SIGKILL)
+
+    def write(self) -> None:
+        """To each page. No child is left, and ksmd does not come by."""
+        self.fork_again()
+        self.does.next()
+        self.end_children()
+
+
+def as_they_are(_: list[Forked]) -> None: ...
+
+
+@contextmanager
+def kept_by_forks(
+    ksm: Ksm,
+    pair: Sequence[Tenant],
+    each: int = 1,
+    prepare: Callable[[list[Forked]], None] = as_they_are,
+) -> Iterator[list[Forked]]:
+    """So many others on each node have the pair's pages, and a child each that ksmd
+    does not know of: copies were made, and after `prepare` cannot be folded. In the end
+    all of these exit."""
+    areas: list[mmap.mmap] = []
+    pages, shared = pair[0].equal_pages, ksm.read("pages_shared")
+
+    def offer(node: int) -> int:
         os.sched_setaffinity(0, numa.cpus(node))
         areas.append(equal_to(pair[0]))
+        return address_of(areas[0])
 
-    pages, shared = pair[0].equal_pages, ksm.read("pages_shared")
-    with ExitStack() as stack, ExitStack() as forks:
+    def write() -> None:
+        areas[0][:: mmap.PAGESIZE] = b"x" * pages
+
+    with ExitStack() as stack:
         others = [
-            stack.enter_context(puppet(partial(offer, node), fork_and_wait))
+            stack.enter_context(
+                puppet(partial(offer, node), fork_and_wait, fork_and_wait, write)
+            )
             for node in (0, 1)
+            for _ in range(each)
         ]
         before = ksm.merged()
-        for other in others:
-            other.next()
-        ksm.merge(before + 2 * pages)
+        offered = [int(other.next()) for other in others]
+        ksm.merge(before + len(others) * pages)
         with reading(pair[0]), reading(pair[1]):
             wait_for(ksm, pages)
             rarely(ksm)
-            for other in others:
-                forks.callback(os.kill, int(other.next()), signal.SIGKILL)
+            forked = [
+                Forked(other, area, [int(other.next())])
+                for other, area in zip(others, offered, strict=True)
+            ]
+            for one in forked:
+                stack.callback(one.end_children)
+            prepare(forked)
         wait.until(lambda: near(pair) == 0, lambda: f"{near(pair)} near for both")
         assert ksm.read("pages_shared") == shared + pages
-        yield forks
+        yield forked
 
 
 @pytest.mark.slow
@@ -366,13 +412,61 @@ def test_what_a_fork_kept_goes_with_the_fork(
 ) -> None:
     """Though nobody is looked at any more, and its parent, who shares it, stays."""
     pages = small_pair[0].equal_pages
-    with kept_by_forks(ksm, small_pair) as forks:
+    with kept_by_forks(ksm, small_pair) as forked:
         ksm.write_text(file, value)
-        forks.close()
+        for one in forked:
+            one.end_children()
         wait.until(
             lambda: ksm.read("pages_shared") == pages,
             lambda: f"{ksm.read('pages_shared')} pages, {pages} wanted",
         )
+    model.check_intact(small_pair)
+
+
+@pytest.mark.slow
+def test_who_can_leave_what_a_fork_keeps_does(
+    ksm: Ksm, small_pair: list[Tenant]
+) -> None:
+    """Another one's fork keeps it for that one: his own copies would be beyond the
+    budget."""
+    pages = small_pair[0].equal_pages
+    with kept_by_forks(ksm, small_pair, each=2) as forked:
+        leavers, stayers = forked[::2], forked[1::2]
+        for node, one in enumerate(leavers):
+            assert one.nodes(pages) == [node] * pages
+            one.end_children()
+        wait.until(
+            lambda: (
+                [one.nodes(pages) for one in leavers]
+                == [tenant.equal_pages_nodes() for tenant in small_pair]
+            ),
+            lambda: f"they are on {[Counter(one.nodes(pages)) for one in leavers]}",
+        )
+        assert [set(one.nodes(pages)) for one in stayers] == [{0}, {1}]
+    model.check_intact(small_pair)
+
+
+def some_write(forked: list[Forked]) -> None:
+    """One of two on each node; the other one's children outnumber those who wrote."""
+    for wrote, stayed in zip(forked[::2], forked[1::2], strict=True):
+        stayed.fork_again()
+        wrote.write()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late", [False, True])
+def test_who_wrote_to_what_a_fork_keeps_makes_it_no_replica(
+    ksm: Ksm, small_pair: list[Tenant], late: bool
+) -> None:
+    """Before it was to be folded, or later: he has it no more, though ksmd has not come
+    by yet. It would be in the budget, or beyond it, in which case others' go."""
+    prepare = as_they_are if late else some_write
+    with kept_by_forks(ksm, small_pair, each=2, prepare=prepare) as forked:
+        if late:
+            some_write(forked)
+        for _ in range(SOON):
+            look(ksm)
+        assert count(ksm) == 0
     model.check_intact(small_pair)
 
 

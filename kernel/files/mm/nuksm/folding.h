@@ -310,8 +310,9 @@ static unsigned long nuksm_shrink(struct shrinker *shrinker, struct shrink_contr
 static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused,
 			       void *freed)
 {
-	unsigned long before = READ_ONCE(nuksm_replica_stats.folded), folded;
-	unsigned long folds = READ_ONCE(nuksm_folds);
+	unsigned long before = READ_ONCE(nuksm_replica_stats.folded);
+	unsigned long folds = READ_ONCE(nuksm_folds), replicas;
+	bool waits;
 	int nid;
 
 	if (!nuksm_has_copies() || current->flags & PF_KTHREAD || oom_task_origin(current))
@@ -322,18 +323,21 @@ static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused
 	 * What forks keep is hardly there any more; replicas that are left are busy: each kill
 	 * would wait for them anew
 	 */
-	if (!nuksm_replicas() || ktime_get_seconds() < READ_ONCE(nuksm_in_vain_until))
-		return NOTIFY_OK;
-	smp_store_release(&nuksm_urgent, true); /* likewise */
+	replicas = nuksm_replicas();
+	waits = replicas && ktime_get_seconds() >= READ_ONCE(nuksm_in_vain_until);
+	if (waits)
+		smp_store_release(&nuksm_urgent, true); /* likewise */
 	wake_up_interruptible(&nuksm_look_wait);
+	if (!waits)
+		return NOTIFY_OK;
 	/* One that has begun already may end first */
 	wait_event_timeout(nuksm_folded,
 			   !READ_ONCE(nuksm_urgent) && READ_ONCE(nuksm_folds) != folds,
 			   NUKSM_FOLDED_IN);
-	folded = READ_ONCE(nuksm_replica_stats.folded) - before;
-	if (!folded)
+	/* What forks keep may go one by one: that puts off no more than this kill */
+	if (nuksm_replicas() >= replicas)
 		WRITE_ONCE(nuksm_in_vain_until, ktime_get_seconds() + NUKSM_AFTER_OOM_S);
-	*(unsigned long *)freed += folded;
+	*(unsigned long *)freed += READ_ONCE(nuksm_replica_stats.folded) - before;
 	return NOTIFY_OK;
 }
 

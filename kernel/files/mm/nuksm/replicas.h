@@ -462,7 +462,61 @@ static void nuksm_count_as(struct ksm_stable_node *stable_node, struct folio *fo
 	stable_node->kept = kept;
 }
 
-/* Has a fork the page from each of those who share it, so that none can be taken from it? */
+/*
+ * The page table of a mapping, or NULL. It is looked for in an area of KSM's only: where
+ * there is none, page tables may be freed while others read the mmap_lock.
+ *
+ * Context: the mmap_lock is held.
+ */
+static pmd_t *nuksm_table_of(const struct ksm_rmap_item *item,
+			     struct vm_area_struct **vma)
+{
+	*vma = find_mergeable_vma(item->mm, item->address & PAGE_MASK);
+	return *vma ? mm_find_pmd(item->mm, item->address & PAGE_MASK) : NULL;
+}
+
+/* Is the merged page there? */
+static bool nuksm_is_there(const struct ksm_rmap_item *item, pte_t pte)
+{
+	return pte_present(pte) && pte_pfn(pte) == READ_ONCE(item->head->kpfn);
+}
+
+/* Is the merged page where the item says so? The mmap_lock is held. */
+static bool nuksm_is_mapped(const struct ksm_rmap_item *item)
+{
+	struct vm_area_struct *vma;
+	pmd_t *pmd = nuksm_table_of(item, &vma);
+	spinlock_t *ptl; /* of the page table */
+	pte_t *ptep;
+	bool there;
+
+	if (!pmd)
+		return false;
+	ptep = pte_offset_map_lock(item->mm, pmd, item->address & PAGE_MASK, &ptl);
+	if (!ptep)
+		return false;
+	__acquire(RCU); /* by pte_offset_map_lock(), unseen by sparse */
+	there = nuksm_is_there(item, ptep_get(ptep));
+	pte_unmap_unlock(ptep, ptl);
+	return there;
+}
+
+/*
+ * Has he the page that he is listed for? Who wrote to it, gave it back or ended is listed until
+ * ksmd comes by. Who keeps others from his mmap_lock has it.
+ */
+static bool nuksm_has_page(const struct ksm_rmap_item *item)
+{
+	bool has;
+
+	if (!mmap_read_trylock(item->mm))
+		return true;
+	has = nuksm_is_mapped(item);
+	mmap_read_unlock(item->mm);
+	return has;
+}
+
+/* Has a fork the page from each of those who have it, so that none can be taken from it? */
 static bool nuksm_is_kept(const struct ksm_stable_node *stable_node)
 {
 	const struct ksm_rmap_item *item;
@@ -470,7 +524,7 @@ static bool nuksm_is_kept(const struct ksm_stable_node *stable_node)
 	if (!nuksm_is_forked(stable_node))
 		return false;
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
-		if (nuksm_may_leave(item))
+		if (nuksm_may_leave(item) && nuksm_has_page(item))
 			return false;
 		cond_resched();
 	}
