@@ -5,8 +5,7 @@ import mmap
 import os
 import signal
 import subprocess
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +19,7 @@ from nuksmlab.domains import Group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.looks import SOON, look, look_until_seen, reading, use_now_and_then
-from nuksmlab.puppet import Puppet, fork_and_wait, puppet
+from nuksmlab.puppet import fork_and_wait, puppet
 from nuksmlab.replicas import count, wait_for
 from nuksmlab.tenant import Spec, StartTenant, Tenant
 
@@ -308,178 +307,73 @@ def test_a_fork_of_another_keeps_nobody_from_a_copy(
 
 @dataclass
 class Forked:
-    """Who has the pair's pages, as have children of his that ksmd does not know of."""
+    """Who has the pair's pages, as has a child of his that ksmd does not know of."""
 
-    does: Puppet
+    pid: int
+    child: int
     area: int
-    children: list[int]
 
-    def nodes(self, pages: int) -> list[int]:
-        return numa.nodes_of(self.does.pid, self.area, pages)
+    def nodes(self, pages: int) -> list[list[int]]:
+        """For each of both, where its pages are."""
+        return [numa.nodes_of(pid, self.area, pages) for pid in (self.pid, self.child)]
 
-    def fork_again(self) -> None:
-        self.children.append(int(self.does.next()))
+    def of_child(self, pages: int) -> bytes:
+        """What is there for it."""
+        with Path(f"/proc/{self.child}/mem").open("rb") as memory:
+            memory.seek(self.area)
+            return memory.read(pages * mmap.PAGESIZE)
 
-    def end_children(self) -> None:
-        while self.children:
-            os.kill(self.children.pop(), signal.SIGKILL)
-
-    def write(self) -> None:
-        """To each page. No child is left, and ksmd does not come by."""
-        self.fork_again()
-        self.does.next()
-        self.end_children()
-
-
-def as_they_are(_: list[Forked]) -> None: ...
+    def end_child(self) -> None:
+        os.kill(self.child, signal.SIGKILL)
 
 
 @contextmanager
-def kept_by_forks(
-    ksm: Ksm,
-    pair: Sequence[Tenant],
-    each: int = 1,
-    prepare: Callable[[list[Forked]], None] = as_they_are,
-) -> Iterator[list[Forked]]:
-    """So many others on each node have the pair's pages, and a child each that ksmd
-    does not know of: copies were made, and after `prepare` cannot be folded. In the end
-    all of these exit."""
+def forked_beside(ksm: Ksm, pair: Sequence[Tenant]) -> Iterator[list[Forked]]:
+    """Two others, one on each node, have the pair's pages, of which there are copies
+    for all; then a child each, which ksmd does not know of. In the end all of these
+    exit."""
     areas: list[mmap.mmap] = []
-    pages, shared = pair[0].equal_pages, ksm.read("pages_shared")
+    pages = pair[0].equal_pages
 
     def offer(node: int) -> int:
         os.sched_setaffinity(0, numa.cpus(node))
         areas.append(equal_to(pair[0]))
         return address_of(areas[0])
 
-    def write() -> None:
-        areas[0][:: mmap.PAGESIZE] = b"x" * pages
-
     with ExitStack() as stack:
         others = [
-            stack.enter_context(
-                puppet(partial(offer, node), fork_and_wait, fork_and_wait, write)
-            )
+            stack.enter_context(puppet(partial(offer, node), fork_and_wait))
             for node in (0, 1)
-            for _ in range(each)
         ]
         before = ksm.merged()
         offered = [int(other.next()) for other in others]
-        ksm.merge(before + len(others) * pages)
+        ksm.merge(before + 2 * pages)
         with reading(pair[0]), reading(pair[1]):
             wait_for(ksm, pages)
             rarely(ksm)
             forked = [
-                Forked(other, area, [int(other.next())])
+                Forked(other.pid, int(other.next()), area)
                 for other, area in zip(others, offered, strict=True)
             ]
             for one in forked:
-                stack.callback(one.end_children)
-            prepare(forked)
-        wait.until(lambda: near(pair) == 0, lambda: f"{near(pair)} near for both")
-        assert ksm.read("pages_shared") == shared + pages
-        yield forked
+                stack.callback(one.end_child)
+            yield forked
 
 
-@pytest.mark.slow
-def test_who_forks_keeps_no_budget_that_he_does_not_use(
-    ksm: Ksm, start: StartTenant, small_pair: list[Tenant]
-) -> None:
-    """His copies cannot be folded: they are pages as any other until they can be. What
-    is left of the budget is enough for others, but not if these copies were in it."""
-    percent = 40
-    always = [start(f"always-{node}", node, mib=1, seed=5) for node in (0, 1)]
-    merge(ksm, [*small_pair, *always])
-    with kept_by_forks(ksm, small_pair):
-        ksm.write("replica_percent", percent)
-        with reading(always[0]), reading(always[1]):
-            looks_until_near(ksm, always, always[0].equal_pages - FEW, [])
-            wait.until(
-                lambda: count(ksm) <= saved(ksm) * percent // 100,
-                lambda: f"{ksm.replicas()}, of {saved(ksm)} saved",
-            )
-    # The forks have ended, and they go
-    ksm.start()
-    wait_for(ksm, 0)
-    model.check_intact([*always, *small_pair])
-
-
-@pytest.mark.parametrize(
-    ("file", "value"), [("placement", "first"), ("look_cpu_permille", "0")]
-)
-def test_what_a_fork_kept_goes_with_the_fork(
-    ksm: Ksm, small_pair: list[Tenant], file: str, value: str
-) -> None:
-    """Though nobody is looked at any more, and its parent, who shares it, stays."""
-    pages = small_pair[0].equal_pages
-    with kept_by_forks(ksm, small_pair) as forked:
-        ksm.write_text(file, value)
-        for one in forked:
-            one.end_children()
-        wait.until(
-            lambda: ksm.read("pages_shared") == pages,
-            lambda: f"{ksm.read('pages_shared')} pages, {pages} wanted",
-        )
-    model.check_intact(small_pair)
-
-
-@pytest.mark.slow
-def test_who_can_leave_what_a_fork_keeps_does(
+def test_forks_have_what_their_parents_have_once_copies_are_folded(
     ksm: Ksm, small_pair: list[Tenant]
 ) -> None:
-    """Another one's fork keeps it for that one: his own copies would be beyond the
-    budget."""
-    pages = small_pair[0].equal_pages
-    with kept_by_forks(ksm, small_pair, each=2) as forked:
-        leavers, stayers = forked[::2], forked[1::2]
-        for node, one in enumerate(leavers):
-            assert one.nodes(pages) == [node] * pages
-            one.end_children()
-        wait.until(
-            lambda: (
-                [one.nodes(pages) for one in leavers]
-                == [tenant.equal_pages_nodes() for tenant in small_pair]
-            ),
-            lambda: f"they are on {[Counter(one.nodes(pages)) for one in leavers]}",
-        )
-        assert [set(one.nodes(pages)) for one in stayers] == [{0}, {1}]
-    model.check_intact(small_pair)
-
-
-def some_write(forked: list[Forked]) -> None:
-    """One of two on each node; the other one's children outnumber those who wrote."""
-    for wrote, stayed in zip(forked[::2], forked[1::2], strict=True):
-        stayed.fork_again()
-        wrote.write()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("late", [False, True])
-def test_who_wrote_to_what_a_fork_keeps_makes_it_no_replica(
-    ksm: Ksm, small_pair: list[Tenant], late: bool
-) -> None:
-    """Before it was to be folded, or later: he has it no more, though ksmd has not come
-    by yet. It would be in the budget, or beyond it, in which case others' go."""
-    prepare = as_they_are if late else some_write
-    with kept_by_forks(ksm, small_pair, each=2, prepare=prepare) as forked:
-        if late:
-            some_write(forked)
-        for _ in range(SOON):
-            look(ksm)
-        assert count(ksm) == 0
-    model.check_intact(small_pair)
-
-
-@pytest.mark.slow
-def test_nobody_joins_what_a_fork_keeps(ksm: Ksm, small_pair: list[Tenant]) -> None:
-    """Whoever uses it: it is there beyond the budget."""
-    with kept_by_forks(ksm, small_pair):
-        ksm.write("replica_percent", 5)
-        with reading(small_pair[0]), reading(small_pair[1]):
-            wait.until(lambda: near(small_pair) > 0, lambda: "none is near for both")
-            for _ in range(SOON):
-                look(ksm)
-            assert near(small_pair) <= saved(ksm) // 20
+    """Nobody keeps a copy by forking, nor memory from who needs it."""
+    pages, shared = small_pair[0].equal_pages, ksm.read("pages_shared")
+    contents = equal_to(small_pair[0])[:]
+    with forked_beside(ksm, small_pair) as forked:
+        ksm.write("replica_percent", 0)
+        wait_for(ksm, 0)
+        assert ksm.read("pages_shared") == shared
+        where = small_pair[0].equal_pages_nodes()
+        for one in forked:
+            assert one.nodes(pages) == [where, where]
+            assert one.of_child(pages) == contents
     # By now ksmd has found that who exited is gone, and all counts agree
     merge(ksm, small_pair)
     model.check_intact(small_pair)

@@ -20,7 +20,6 @@ struct nuksm_audit {
 	long shared[MAX_NUMNODES];
 	long sharing[MAX_NUMNODES];
 	long replicas[MAX_NUMNODES];
-	long kept[MAX_NUMNODES];
 	long chains;
 	long dups;
 	long items;
@@ -60,7 +59,6 @@ static void nuksm_audit_node(struct seq_file *m, struct nuksm_audit *audit,
 		audit->sharing[nid] += len - 1;
 #ifdef CONFIG_NUKSM_PLACEMENT
 		audit->replicas[nid] += stable_node->replica;
-		audit->kept[nid] += stable_node->kept;
 #endif
 	}
 }
@@ -187,9 +185,6 @@ static void nuksm_audit_sums(struct seq_file *m, struct nuksm_audit *audit)
 		nuksm_compare_counts(m, audit, "replicas_by_node", nid,
 				     atomic_long_read(&nuksm_node_counts[nid].replicas),
 				     audit->replicas[nid]);
-		nuksm_compare_counts(m, audit, "kept by forks", nid,
-				     atomic_long_read(&nuksm_node_counts[nid].kept),
-				     audit->kept[nid]);
 #endif
 	}
 	nuksm_compare_counts(m, audit, "pages_shared", 0, ksm_pages_shared, shared);

@@ -15,15 +15,14 @@
 /* Pages of the stable trees that have lost their last sharer since these were pruned. */
 static unsigned long nuksm_orphans;
 
-/* What a chain has of nuKSM is that of its pages. One that a fork keeps may be a replica again. */
+/* What a chain has of nuKSM is that of its pages. */
 static void nuksm_begin_chain(struct ksm_stable_node *chain,
 			      const struct ksm_stable_node *dup)
 {
 	chain->checksum = dup->checksum;
 	chain->domain = dup->domain;
 #ifdef CONFIG_NUKSM_PLACEMENT
-	chain->replica = dup->replica || dup->kept;
-	chain->kept = false;
+	chain->replica = dup->replica;
 #endif
 }
 
@@ -68,9 +67,6 @@ static void nuksm_count_sharer(const struct ksm_rmap_item *rmap_item, int nid,
 
 	atomic_long_add(n, first ? &count->shared : &count->sharing);
 	/* data_race() as who holds ksm_thread_mutex may change the bits beside it */
-	if (first && data_race((bool)rmap_item->head->kept))
-		atomic_long_add(n, &count->kept);
-	/* data_race() likewise */
 	if (data_race((bool)rmap_item->head->replica)) {
 		if (first)
 			atomic_long_add(n, &count->replicas);

@@ -38,24 +38,10 @@ static bool nuksm_is_short(void)
 	return READ_ONCE(nuksm_short);
 }
 
-/* So many pages of a node are replicas, or were and are kept by a fork, which may have ended. */
-static unsigned long nuksm_copies_on(int nid)
+/* So many of a node's pages are replicas. */
+static unsigned long nuksm_replicas_on(int nid)
 {
-	const struct nuksm_node_count *count = &nuksm_node_counts[nid];
-
-	return max(atomic_long_read(&count->replicas), 0L) +
-	       max(atomic_long_read(&count->kept), 0L);
-}
-
-static bool nuksm_has_copies(void)
-{
-	int nid;
-
-	for_each_online_node(nid) {
-		if (nuksm_copies_on(nid))
-			return true;
-	}
-	return false;
+	return max(atomic_long_read(&nuksm_node_counts[nid].replicas), 0L);
 }
 
 /* Is nobody to have replicas any more? */
@@ -105,9 +91,6 @@ static bool nuksm_is_to_fold(const struct ksm_stable_node *stable_node)
 
 	if (hlist_empty(&stable_node->hlist))
 		return false;
-	/* One that a fork keeps costs time each time it is tried; one that it kept is for nobody */
-	if (stable_node->kept)
-		return !nuksm_is_forked(stable_node);
 	return stable_node->replica &&
 	       (nuksm_folding.all || nuksm_folding.over || nuksm_folding.wanted[nid] > 0);
 }
@@ -120,7 +103,7 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
 {
 	struct ksm_stable_node *dup, *target;
 	unsigned int n = 0;
-	bool dear, done, was_counted;
+	bool dear, done;
 	int nid;
 
 	/* So many are busy: they are left alone */
@@ -132,16 +115,14 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
 			continue;
 		nid = pfn_to_nid(READ_ONCE(dup->kpfn));
 		target = nuksm_dup_for(chain, dup);
-		was_counted = dup->replica;
 		/* One that no other has room for is a page as any other, if it is not busy */
 		done = target ? nuksm_fold_into(dup, target) == -ENOENT :
 				nuksm_find_out(dup, chain, &dear) != -EBUSY;
 		if (!done)
 			*passed += nuksm_is_to_fold(dup);
-		else if (target && was_counted)
+		else if (target)
 			nuksm_folding.wanted[nid]--;
-		/* One that a fork keeps is beyond no budget, either */
-		if (was_counted && (done || !dup->replica) && nuksm_folding.over)
+		if (done && nuksm_folding.over)
 			nuksm_folding.over--;
 		return true;
 	}
@@ -186,7 +167,6 @@ static bool nuksm_fold_tree(struct rb_root *root, u64 until)
 			rb_entry(node, struct ksm_stable_node, node);
 		bool is_next = tree_node->checksum != nuksm_folding.checksum;
 		unsigned int passed = 0;
-		bool dear;
 
 		cond_resched();
 		nuksm_folding.checksum = tree_node->checksum;
@@ -195,13 +175,9 @@ static bool nuksm_fold_tree(struct rb_root *root, u64 until)
 			return false;
 		/* A chain may become a page, but stays in its place, or go */
 		next = rb_next(node);
-		if (!tree_node->replica && !tree_node->kept)
+		if (!is_stable_node_chain(tree_node) || !tree_node->replica)
 			continue;
 		nuksm_folding.folded = true;
-		if (!is_stable_node_chain(tree_node)) {
-			nuksm_find_out(tree_node, NULL, &dear);
-			continue;
-		}
 		while (nuksm_fold_next(tree_node, &passed))
 			cond_resched();
 		nuksm_collapse(tree_node, root);
@@ -277,11 +253,7 @@ static bool nuksm_fold_some(void)
 static unsigned long nuksm_count_replicas(struct shrinker *shrinker,
 					  struct shrink_control *sc)
 {
-	const struct nuksm_node_count *count = &nuksm_node_counts[sc->nid];
-
-	/* What forks keep, or have kept, is asked for, but drives nobody's replicas out */
-	return atomic_long_read(&count->replicas) ?:
-	       (nuksm_copies_on(sc->nid) ? 1 : SHRINK_EMPTY);
+	return nuksm_replicas_on(sc->nid) ?: SHRINK_EMPTY;
 }
 
 /* Asks for so many of a node's replicas, and that there are no new ones for some time. */
@@ -311,20 +283,16 @@ static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused
 			       void *freed)
 {
 	unsigned long before = READ_ONCE(nuksm_replica_stats.folded);
-	unsigned long folds = READ_ONCE(nuksm_folds), replicas;
+	unsigned long folds = READ_ONCE(nuksm_folds), replicas = nuksm_replicas();
 	bool waits;
 	int nid;
 
-	if (!nuksm_has_copies() || current->flags & PF_KTHREAD || oom_task_origin(current))
+	if (!replicas || current->flags & PF_KTHREAD || oom_task_origin(current))
 		return NOTIFY_OK;
 	for_each_online_node(nid)
-		nuksm_ask_back(nid, nuksm_copies_on(nid), NUKSM_AFTER_OOM_S);
-	/*
-	 * What forks keep is hardly there any more; replicas that are left are busy: each kill
-	 * would wait for them anew
-	 */
-	replicas = nuksm_replicas();
-	waits = replicas && ktime_get_seconds() >= READ_ONCE(nuksm_in_vain_until);
+		nuksm_ask_back(nid, nuksm_replicas_on(nid), NUKSM_AFTER_OOM_S);
+	/* Replicas that are left are busy: each kill would wait for them anew */
+	waits = ktime_get_seconds() >= READ_ONCE(nuksm_in_vain_until);
 	if (waits)
 		smp_store_release(&nuksm_urgent, true); /* likewise */
 	wake_up_interruptible(&nuksm_look_wait);
@@ -334,7 +302,6 @@ static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused
 	wait_event_timeout(nuksm_folded,
 			   !READ_ONCE(nuksm_urgent) && READ_ONCE(nuksm_folds) != folds,
 			   NUKSM_FOLDED_IN);
-	/* What forks keep may go one by one: that puts off no more than this kill */
 	if (nuksm_replicas() >= replicas)
 		WRITE_ONCE(nuksm_in_vain_until, ktime_get_seconds() + NUKSM_AFTER_OOM_S);
 	*(unsigned long *)freed += READ_ONCE(nuksm_replica_stats.folded) - before;

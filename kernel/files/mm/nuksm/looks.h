@@ -159,7 +159,7 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 	/* ksmd gives those who are elsewhere now pages of their own */
 	if (strictly && nuksm_is_given_up(stable_node))
 		nuksm_want_asked(stable_node);
-	if (waits && !stable_node->replica && !stable_node->kept)
+	if (waits && !stable_node->replica)
 		return 0;
 	nuksm_ask_sharers(stable_node);
 	/* By now it may be scan order that decides */
@@ -474,14 +474,14 @@ static unsigned long nuksm_fold(unsigned long pause)
 	bool more = true;
 
 	nuksm_begin_folding();
-	while (more && nuksm_has_copies() && !freezing(current) && nuksm_take_turn()) {
+	while (more && nuksm_replicas() && !freezing(current) && nuksm_take_turn()) {
 		more = nuksm_fold_some();
 		mutex_unlock(&ksm_thread_mutex);
 		if (more)
 			schedule_timeout_idle(msecs_to_jiffies(NUKSM_FOLD_PAUSE_MS));
 	}
 	nuksm_end_folding();
-	if (nuksm_replica_stats.folded == folded && nuksm_has_copies())
+	if (nuksm_replica_stats.folded == folded && nuksm_replicas())
 		return min(2 * pause, NUKSM_FOLD_AT_LEAST_EVERY);
 	took = task_sched_runtime(current) - began;
 	return clamp(nsecs_to_jiffies(NUKSM_FOLD_TIMES * took), NUKSM_FOLD_EVERY,
@@ -495,7 +495,7 @@ static bool nuksm_must_fold(unsigned long from)
 		return true;
 	return time_after_eq(jiffies, from) &&
 	       (nuksm_is_short() ||
-		(nuksm_has_copies() && (nuksm_folds_all() || nuksm_over_budget())));
+		(nuksm_replicas() && (nuksm_folds_all() || nuksm_over_budget())));
 }
 
 /* How long nuksmd sleeps until @end, in jiffies: replicas may have to go meanwhile. */
@@ -503,7 +503,7 @@ static long nuksm_sleeps(unsigned long end)
 {
 	long left = max_t(long, 1, end - jiffies);
 
-	return nuksm_has_copies() ?
+	return nuksm_replicas() ?
 		       min_t(long, left, msecs_to_jiffies(NUKSM_LOOK_EVERY_MS)) : left;
 }
 
@@ -548,7 +548,7 @@ static int nuksm_look_thread(void *unused)
 		}
 		ended = jiffies;
 		wait_event_freezable(ksm_thread_wait,
-				     ksmd_should_run() || nuksm_has_copies() ||
+				     ksmd_should_run() || nuksm_replicas() ||
 				     kthread_should_stop());
 	}
 	return 0;

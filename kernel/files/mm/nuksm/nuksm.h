@@ -404,7 +404,6 @@ struct nuksm_look_stats {
  * @shared: pages, as in pages_shared
  * @sharing: mappings beyond each page's first, as in pages_sharing
  * @replicas: those of @shared that are copies for this node
- * @kept: those that were, and that a fork keeps from being folded, or has kept
  * @unwanted: so many of these are to be given back, as memory is short
  * @none_until: when new ones may be made, in seconds since boot
  *
@@ -414,7 +413,6 @@ struct nuksm_node_count {
 	atomic_long_t shared;
 	atomic_long_t sharing;
 	atomic_long_t replicas;
-	atomic_long_t kept;
 	atomic_long_t unwanted;
 	time64_t none_until;
 };

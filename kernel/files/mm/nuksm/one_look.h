@@ -10,6 +10,25 @@
 #define _MM_NUKSM_ONE_LOOK_H
 
 /*
+ * The page table of a mapping, or NULL. It is looked for in an area of KSM's only: where
+ * there is none, page tables may be freed while others read the mmap_lock.
+ *
+ * Context: the mmap_lock is held.
+ */
+static pmd_t *nuksm_table_of(const struct ksm_rmap_item *item,
+			     struct vm_area_struct **vma)
+{
+	*vma = find_mergeable_vma(item->mm, item->address & PAGE_MASK);
+	return *vma ? mm_find_pmd(item->mm, item->address & PAGE_MASK) : NULL;
+}
+
+/* Is the merged page there? */
+static bool nuksm_is_there(const struct ksm_rmap_item *item, pte_t pte)
+{
+	return pte_present(pte) && pte_pfn(pte) == READ_ONCE(item->head->kpfn);
+}
+
+/*
  * Clears the accessed bit of a mapping, and gives what it said to others who ask. Returns
  * whether the page is there. *@young: the bit was set.
  */

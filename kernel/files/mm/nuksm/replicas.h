@@ -126,18 +126,11 @@ static bool nuksm_is_sound(const struct ksm_stable_node *stable_node)
 	return !PageHWPoison(pfn_to_page(READ_ONCE(stable_node->kpfn)));
 }
 
-/* May one more share the page? Nobody joins one that a fork keeps: that is beyond the budget. */
-static bool nuksm_takes_one(struct ksm_stable_node *dup,
-			    const struct ksm_stable_node *other, int nid)
-{
-	return dup != other && !dup->kept && is_page_sharing_candidate(dup) &&
-	       nuksm_is_sound(dup);
-}
-
 static bool nuksm_is_near(struct ksm_stable_node *dup,
 			  const struct ksm_stable_node *other, int nid)
 {
-	return pfn_to_nid(READ_ONCE(dup->kpfn)) == nid && nuksm_takes_one(dup, other, nid);
+	return dup != other && pfn_to_nid(READ_ONCE(dup->kpfn)) == nid &&
+	       is_page_sharing_candidate(dup) && nuksm_is_sound(dup);
 }
 
 /* A page of @chain on node @nid with room for one more sharer, besides @other. */
@@ -150,7 +143,7 @@ static struct ksm_stable_node *nuksm_dup_on(struct ksm_stable_node *chain, int n
 static bool nuksm_takes_all(struct ksm_stable_node *dup,
 			    const struct ksm_stable_node *other, int nid)
 {
-	return dup != other && !dup->replica && !dup->kept && nuksm_is_sound(dup) &&
+	return dup != other && !dup->replica && nuksm_is_sound(dup) &&
 	       nuksm_fits_into(other, dup);
 }
 
@@ -163,20 +156,15 @@ static struct ksm_stable_node *nuksm_dup_for(struct ksm_stable_node *chain,
 
 /*
  * Somebody is to join a page of @chain, @found: of pages that have replicas, the one on the
- * node of his own page is better, and any is that no fork keeps.
+ * node of his own page is better.
  */
 static struct ksm_stable_node *nuksm_nearest(struct ksm_stable_node *chain,
 					     struct ksm_stable_node *found,
 					     struct page *page)
 {
-	struct ksm_stable_node *near;
-
 	if (!is_stable_node_chain(chain) || !chain->replica)
 		return found;
-	near = nuksm_dup_on(chain, page_to_nid(page), NULL);
-	if (!near && found->kept)
-		near = nuksm_find_dup(chain, nuksm_takes_one, NULL, NUMA_NO_NODE);
-	return near ?: found;
+	return nuksm_dup_on(chain, page_to_nid(page), NULL) ?: found;
 }
 
 /* @item is one of @to's sharers from now on. The locks of both pages are held. */
@@ -228,8 +216,8 @@ static bool nuksm_remap(struct ksm_rmap_item *item, struct folio *from,
 }
 
 /*
- * Lets sharers of @stable_node whose home is @nid, or all with NUMA_NO_NODE, share @target,
- * as far as there is room. Returns how many.
+ * Lets sharers of @stable_node whose home is @nid share @target, as far as there is room. Returns
+ * how many.
  */
 static unsigned int nuksm_remap_sharers(struct ksm_stable_node *stable_node,
 					struct folio *from,
@@ -244,8 +232,7 @@ static unsigned int nuksm_remap_sharers(struct ksm_stable_node *stable_node,
 		cond_resched();
 		if (target->rmap_hlist_len >= ksm_max_page_sharing)
 			break;
-		if ((nid != NUMA_NO_NODE && item->home != nid) ||
-		    !nuksm_remap(item, from, to))
+		if (item->home != nid || !nuksm_remap(item, from, to))
 			continue;
 		nuksm_hop(item, target);
 		n++;
@@ -272,16 +259,23 @@ static void nuksm_drop_unused(struct ksm_stable_node *stable_node,
 	nuksm_orphans = orphans;
 }
 
+/* The same; the page's sharers have another one instead. */
+static void nuksm_drop_folded(struct ksm_stable_node *stable_node, struct folio *folio)
+{
+	if (stable_node->replica && !folio_mapped(folio))
+		nuksm_count(&nuksm_replica_stats.folded, 1);
+	nuksm_drop_unused(stable_node, folio);
+}
+
 /*
- * Lets sharers of a page whose home is @nid, or all, share another one of the same chain.
- * Returns how many, or -ENOENT if the first one is gone, as perhaps all of them did. The
- * other one may be gone, too.
+ * Lets sharers of a page whose home is @nid share another one of the same chain. Returns
+ * how many, or -ENOENT if the first one is gone, as perhaps all of them did. The other one
+ * may be gone, too.
  */
 static int nuksm_shift(struct ksm_stable_node *stable_node,
 		       struct ksm_stable_node *target, int nid)
 {
 	struct folio *from, *to = ksm_get_folio(target, KSM_GET_FOLIO_TRYLOCK);
-	bool replica = stable_node->replica || stable_node->kept;
 	int n = 0;
 
 	if (IS_ERR_OR_NULL(to))
@@ -295,9 +289,7 @@ static int nuksm_shift(struct ksm_stable_node *stable_node,
 		n = nuksm_remap_sharers(stable_node, from, target, to, nid);
 		nuksm_trace_replica(from, to, n);
 		if (hlist_empty(&stable_node->hlist)) {
-			if (replica && !folio_mapped(from))
-				nuksm_count(&nuksm_replica_stats.folded, 1);
-			nuksm_drop_unused(stable_node, from);
+			nuksm_drop_folded(stable_node, from);
 			n = -ENOENT;
 		} else if (!folio_mapped(from)) {
 			/* Some are listed that have it no more: ksmd finds that out */
@@ -309,6 +301,87 @@ static int nuksm_shift(struct ksm_stable_node *stable_node,
 out:
 	folio_unlock(to);
 	folio_put(to);
+	return n;
+}
+
+/*
+ * Locks all areas in which a page may be, unless there are too many: then those who have more
+ * than their part of them get pages of their own.
+ */
+static bool nuksm_lock_few_areas(struct ksm_stable_node *stable_node)
+{
+	if (!nuksm_lock_areas(stable_node))
+		return false;
+	if (nuksm_all_areas(stable_node) <= NUKSM_MOST_AREAS)
+		return true;
+	nuksm_unlock_areas(stable_node, NULL);
+	nuksm_unshare_dear(stable_node);
+	return false;
+}
+
+/*
+ * Whoever has @from has @to instead, as if it was moved there: by a fork that ksmd does not
+ * know of yet, too, and no mmap_lock is needed. Mappings are looked for by the sharers of
+ * @from: those of @to are none of its. Both are locked, and all areas of @stable_node, which
+ * is @from's.
+ */
+static void nuksm_map_all_instead(struct ksm_stable_node *stable_node, struct folio *from,
+				  struct folio *to)
+{
+	struct ksm_stable_node *target = folio_stable_node(to);
+
+	try_to_migrate(from, 0);
+	/* Who asks for that without the lock has ksm_thread_mutex */
+	folio_set_stable_node(to, stable_node);
+	remove_migration_ptes(from, to, 0);
+	folio_set_stable_node(to, target);
+}
+
+/*
+ * Lets all who share a page share @target, another one of the same chain with room for them, and
+ * whoever else has it. Where that cannot be found, as a fork has moved it, its memory stays, but
+ * is nobody's any more. Returns how many, or -ENOENT if @stable_node is gone; @target may be, too.
+ */
+static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stable_node *target)
+{
+	struct folio *from = nuksm_take_hold(stable_node), *to;
+	struct ksm_rmap_item *item;
+	struct hlist_node *next;
+	bool folds;
+	int n = 0;
+
+	if (!from)
+		return -ENOENT;
+	if (IS_ERR(from))
+		return 0;
+	if (!nuksm_lock_few_areas(stable_node))
+		goto put;
+	if (!folio_trylock(from)) {
+		nuksm_unlock_areas(stable_node, NULL);
+		goto put;
+	}
+	to = ksm_get_folio(target, KSM_GET_FOLIO_TRYLOCK);
+	folds = !IS_ERR_OR_NULL(to) && !folio_test_hwpoison(from) && !folio_test_hwpoison(to);
+	if (folds)
+		nuksm_map_all_instead(stable_node, from, to);
+	nuksm_unlock_areas(stable_node, NULL);
+	if (folds) {
+		hlist_for_each_entry_safe(item, next, &stable_node->hlist, hlist) {
+			nuksm_hop(item, target);
+			n++;
+			cond_resched();
+		}
+		nuksm_trace_replica(from, to, n);
+		nuksm_drop_folded(stable_node, from);
+		n = -ENOENT;
+	}
+	if (!IS_ERR_OR_NULL(to)) {
+		folio_unlock(to);
+		folio_put(to);
+	}
+	folio_unlock(from);
+put:
+	folio_put(from);
 	return n;
 }
 
@@ -440,9 +513,9 @@ static bool nuksm_is_hot(const struct ksm_stable_node *stable_node)
 	return false;
 }
 
-/* From now on the page is a replica, or what a fork keeps, or neither. Its lock is held. */
+/* From now on the page is a replica, or none. Its lock is held. */
 static void nuksm_count_as(struct ksm_stable_node *stable_node, struct folio *folio,
-			   bool replica, bool kept)
+			   bool replica)
 {
 	struct nuksm_node_count *count = &nuksm_node_counts[folio_nid(folio)];
 	int more = replica - stable_node->replica;
@@ -454,132 +527,34 @@ static void nuksm_count_as(struct ksm_stable_node *stable_node, struct folio *fo
 			cond_resched();
 		}
 	}
-	if (!hlist_empty(&stable_node->hlist)) {
+	if (!hlist_empty(&stable_node->hlist))
 		atomic_long_add(more, &count->replicas);
-		atomic_long_add(kept - stable_node->kept, &count->kept);
-	}
 	stable_node->replica = replica;
-	stable_node->kept = kept;
-}
-
-/*
- * The page table of a mapping, or NULL. It is looked for in an area of KSM's only: where
- * there is none, page tables may be freed while others read the mmap_lock.
- *
- * Context: the mmap_lock is held.
- */
-static pmd_t *nuksm_table_of(const struct ksm_rmap_item *item,
-			     struct vm_area_struct **vma)
-{
-	*vma = find_mergeable_vma(item->mm, item->address & PAGE_MASK);
-	return *vma ? mm_find_pmd(item->mm, item->address & PAGE_MASK) : NULL;
-}
-
-/* Is the merged page there? */
-static bool nuksm_is_there(const struct ksm_rmap_item *item, pte_t pte)
-{
-	return pte_present(pte) && pte_pfn(pte) == READ_ONCE(item->head->kpfn);
-}
-
-/* Is the merged page where the item says so? The mmap_lock is held. */
-static bool nuksm_is_mapped(const struct ksm_rmap_item *item)
-{
-	struct vm_area_struct *vma;
-	pmd_t *pmd = nuksm_table_of(item, &vma);
-	spinlock_t *ptl; /* of the page table */
-	pte_t *ptep;
-	bool there;
-
-	if (!pmd)
-		return false;
-	ptep = pte_offset_map_lock(item->mm, pmd, item->address & PAGE_MASK, &ptl);
-	if (!ptep)
-		return false;
-	__acquire(RCU); /* by pte_offset_map_lock(), unseen by sparse */
-	there = nuksm_is_there(item, ptep_get(ptep));
-	pte_unmap_unlock(ptep, ptl);
-	return there;
-}
-
-/*
- * Has he the page that he is listed for? Who wrote to it, gave it back or ended is listed until
- * ksmd comes by. Who keeps others from his mmap_lock has it.
- */
-static bool nuksm_has_page(const struct ksm_rmap_item *item)
-{
-	bool has;
-
-	if (!mmap_read_trylock(item->mm))
-		return true;
-	has = nuksm_is_mapped(item);
-	mmap_read_unlock(item->mm);
-	return has;
-}
-
-/* Has a fork the page from each of those who have it, so that none can be taken from it? */
-static bool nuksm_is_kept(const struct ksm_stable_node *stable_node)
-{
-	const struct ksm_rmap_item *item;
-
-	if (!nuksm_is_forked(stable_node))
-		return false;
-	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
-		if (nuksm_may_leave(item) && nuksm_has_page(item))
-			return false;
-		cond_resched();
-	}
-	return true;
 }
 
 /*
  * Is the page needed, or could another one of @chain, which has or had replicas, have all of
- * its sharers? Then it is a replica, unless a fork keeps it. *@dear: the memory cgroup that pays
- * for it may need it for something else, or it has just become one, and the budget is spent.
+ * its sharers? Then it is a replica. *@dear: the memory cgroup that pays for it may need it for
+ * something else, or it has just become one, and the budget is spent.
  * Returns -ENOENT if @stable_node is gone, or another error.
  */
 static int nuksm_find_out(struct ksm_stable_node *stable_node,
 			  struct ksm_stable_node *chain, bool *dear)
 {
 	struct folio *folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_TRYLOCK);
-	bool could, kept, replica, was;
+	bool replica, was;
 
 	if (!folio)
 		return -ENOENT;
 	if (IS_ERR(folio))
 		return PTR_ERR(folio);
-	could = nuksm_dup_for(chain, stable_node);
-	kept = could && stable_node->kept && nuksm_is_kept(stable_node);
-	replica = could && !kept;
+	replica = nuksm_dup_for(chain, stable_node);
 	was = stable_node->replica;
-	nuksm_count_as(stable_node, folio, replica, kept);
+	nuksm_count_as(stable_node, folio, replica);
 	*dear = nuksm_payer_is_limited(folio) || (replica && !was && !nuksm_fits_budget(0));
 	folio_unlock(folio);
 	folio_put(folio);
 	return 0;
-}
-
-/*
- * Lets all who share a replica share @target, another page of its chain. Those from whom a fork
- * has it stay: if nobody else is left it counts as a page as any other, though none that others
- * may share instead of theirs, until they can be taken from it: nobody keeps the budget by
- * forking. Returns how many share @target now, or -ENOENT if @stable_node is gone.
- */
-static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stable_node *target)
-{
-	int n = nuksm_shift(stable_node, target, NUMA_NO_NODE);
-	struct folio *folio;
-
-	if (n == -ENOENT || !stable_node->replica || !nuksm_is_kept(stable_node))
-		return n;
-	folio = ksm_get_folio(stable_node, KSM_GET_FOLIO_TRYLOCK);
-	if (!folio)
-		return -ENOENT;
-	if (IS_ERR(folio))
-		return n;
-	nuksm_count_as(stable_node, folio, false, true);
-	folio_unlock(folio);
-	folio_put(folio);
-	return n;
 }
 
 /*
@@ -632,7 +607,7 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 		return true;
 	nuksm_window(NUKSM_WINDOW_DRAW_IN);
 	/* If nobody came, @stable_node may be gone */
-	if (nuksm_shift(replica, stable_node, NUMA_NO_NODE))
+	if (nuksm_fold_into(replica, stable_node))
 		stable_node->elsewhere = NUKSM_FOLLOWS_AT - 1;
 	return true;
 }
@@ -696,7 +671,7 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node)
 		if (!chain)
 			return false;
 	}
-	if (stable_node->replica || stable_node->kept || (chain && chain->replica)) {
+	if (stable_node->replica || (chain && chain->replica)) {
 		err = nuksm_find_out(stable_node, chain, &dear);
 		if (err) {
 			nuksm_collapse(chain, root);
@@ -706,7 +681,7 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node)
 	first = nuksm_rank(stable_node, here);
 	if (stable_node->replica)
 		done = nuksm_tend_replica(stable_node, chain, hot && !dear);
-	else if (!hot && by_heat && chain && chain->replica && !stable_node->kept &&
+	else if (!hot && by_heat && chain && chain->replica &&
 		 nuksm_used_in_looks(stable_node, false, NUMA_NO_NODE) < NUKSM_LATELY_LOOKS)
 		done = nuksm_draw_in(stable_node, chain);
 	/* If nobody uses it here, it is to be moved first */

@@ -470,7 +470,6 @@ static void nuksm_begin_asking(struct ksm_stable_node *stable_node)
 	stable_node->moves = 0;
 	stable_node->vain = 0;
 	stable_node->elsewhere = 0;
-	stable_node->kept = false;
 	stable_node->rank = 0;
 	stable_node->ranked = 0;
 }
@@ -499,11 +498,11 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 	lot = nuksm_lot(page);
 	if (chain && is_stable_node_chain(chain)) {
 		hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
-			lot += !dup->replica && !dup->kept && !nuksm_is_given_up(dup);
+			lot += !dup->replica && !nuksm_is_given_up(dup);
 			cond_resched();
 		}
 	} else if (chain) {
-		lot += !chain->replica && !chain->kept && !nuksm_is_given_up(chain);
+		lot += !chain->replica && !nuksm_is_given_up(chain);
 	}
 	stable_node->lot = lot;
 	if (nuksm_chosen_lot != NUKSM_NOT_CHOSEN &&
