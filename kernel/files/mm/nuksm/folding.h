@@ -167,6 +167,7 @@ static bool nuksm_fold_tree(struct rb_root *root, u64 until)
 			rb_entry(node, struct ksm_stable_node, node);
 		bool is_next = tree_node->checksum != nuksm_folding.checksum;
 		unsigned int passed = 0;
+		bool dear;
 
 		cond_resched();
 		nuksm_folding.checksum = tree_node->checksum;
@@ -175,9 +176,14 @@ static bool nuksm_fold_tree(struct rb_root *root, u64 until)
 			return false;
 		/* A chain may become a page, but stays in its place, or go */
 		next = rb_next(node);
-		if (!is_stable_node_chain(tree_node) || !tree_node->replica)
+		if (!tree_node->replica)
 			continue;
 		nuksm_folding.folded = true;
+		/* The last one of its chain is a page as any other */
+		if (!is_stable_node_chain(tree_node)) {
+			nuksm_find_out(tree_node, NULL, &dear);
+			continue;
+		}
 		while (nuksm_fold_next(tree_node, &passed))
 			cond_resched();
 		nuksm_collapse(tree_node, root);

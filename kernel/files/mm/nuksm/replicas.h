@@ -305,18 +305,17 @@ out:
 }
 
 /*
- * Locks all areas in which a page may be, unless there are too many: then those who have more
- * than their part of them get pages of their own.
+ * Locks all areas in which a page may be. If there are too many, those who have more than their
+ * part of them get pages of their own before; if one of them stays, so does the page.
  */
-static bool nuksm_lock_few_areas(struct ksm_stable_node *stable_node)
+static bool nuksm_lock_to_fold(struct ksm_stable_node *stable_node)
 {
 	if (!nuksm_lock_areas(stable_node))
 		return false;
 	if (nuksm_all_areas(stable_node) <= NUKSM_MOST_AREAS)
 		return true;
 	nuksm_unlock_areas(stable_node, NULL);
-	nuksm_unshare_dear(stable_node);
-	return false;
+	return nuksm_unshare_dear(stable_node) >= 0 && nuksm_lock_areas(stable_node);
 }
 
 /*
@@ -330,7 +329,8 @@ static void nuksm_map_all_instead(struct ksm_stable_node *stable_node, struct fo
 {
 	struct ksm_stable_node *target = folio_stable_node(to);
 
-	try_to_migrate(from, 0);
+	/* Who is just being unmapped is waited for, or the page would look mapped */
+	try_to_migrate(from, TTU_SYNC);
 	/* Who asks for that without the lock has ksm_thread_mutex */
 	folio_set_stable_node(to, stable_node);
 	remove_migration_ptes(from, to, 0);
@@ -339,50 +339,59 @@ static void nuksm_map_all_instead(struct ksm_stable_node *stable_node, struct fo
 
 /*
  * Lets all who share a page share @target, another one of the same chain with room for them, and
- * whoever else has it. Where that cannot be found, as a fork has moved it, its memory stays, but
- * is nobody's any more. Returns how many, or -ENOENT if @stable_node is gone; @target may be, too.
+ * whoever else has it. Where that cannot be found, as with the fork of an ended process, its memory
+ * stays, but is nobody's any more. Returns 0 if they could not, or -ENOENT: @stable_node is gone.
+ * @target may be gone, too, in the first case.
  */
 static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stable_node *target)
 {
 	struct folio *from = nuksm_take_hold(stable_node), *to;
 	struct ksm_rmap_item *item;
 	struct hlist_node *next;
-	bool folds;
 	int n = 0;
 
 	if (!from)
 		return -ENOENT;
 	if (IS_ERR(from))
 		return 0;
-	if (!nuksm_lock_few_areas(stable_node))
-		goto put;
-	if (!folio_trylock(from)) {
-		nuksm_unlock_areas(stable_node, NULL);
-		goto put;
-	}
-	to = ksm_get_folio(target, KSM_GET_FOLIO_TRYLOCK);
-	folds = !IS_ERR_OR_NULL(to) && !folio_test_hwpoison(from) && !folio_test_hwpoison(to);
-	if (folds)
-		nuksm_map_all_instead(stable_node, from, to);
+	/* Before areas are locked: if it is gone, those of its sharers may go, which takes locks */
+	to = nuksm_take_hold(target);
+	if (IS_ERR_OR_NULL(to))
+		goto put_from;
+	if (!nuksm_lock_to_fold(stable_node))
+		goto put_to;
+	if (!folio_trylock(from))
+		goto unlock_areas;
+	if (!folio_trylock(to))
+		goto unlock_from;
+	if (folio_test_hwpoison(from) || folio_test_hwpoison(to))
+		goto unlock_to;
+	nuksm_map_all_instead(stable_node, from, to);
 	nuksm_unlock_areas(stable_node, NULL);
-	if (folds) {
-		hlist_for_each_entry_safe(item, next, &stable_node->hlist, hlist) {
-			nuksm_hop(item, target);
-			n++;
-			cond_resched();
-		}
-		nuksm_trace_replica(from, to, n);
-		nuksm_drop_folded(stable_node, from);
-		n = -ENOENT;
+	hlist_for_each_entry_safe(item, next, &stable_node->hlist, hlist) {
+		nuksm_hop(item, target);
+		n++;
+		cond_resched();
 	}
-	if (!IS_ERR_OR_NULL(to)) {
-		folio_unlock(to);
-		folio_put(to);
-	}
+	nuksm_trace_replica(from, to, n);
+	nuksm_drop_folded(stable_node, from);
+	folio_unlock(to);
 	folio_unlock(from);
-put:
+	folio_put(to);
 	folio_put(from);
-	return n;
+	return -ENOENT;
+
+unlock_to:
+	folio_unlock(to);
+unlock_from:
+	folio_unlock(from);
+unlock_areas:
+	nuksm_unlock_areas(stable_node, NULL);
+put_to:
+	folio_put(to);
+put_from:
+	folio_put(from);
+	return 0;
 }
 
 /* A copy of @folio on node @nid, locked, for which @payer pays. Nobody waits for memory. */
