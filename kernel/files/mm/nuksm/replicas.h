@@ -22,137 +22,7 @@
 #ifdef CONFIG_NUKSM_PLACEMENT
 
 #include "budget.h"
-
-/* Of more pages with the same content the others are not looked for: that takes too long. */
-#define NUKSM_MOST_DUPS		64
-
-static struct rb_root *nuksm_root_of(const struct ksm_stable_node *stable_node)
-{
-	return root_stable_tree + nuksm_root(NUMA(stable_node->nid),
-					     stable_node->checksum,
-					     stable_node->domain);
-}
-
-/*
- * The first of a chain's pages that @suits, for or besides @other; those that are looked for
- * on a node, on @nid.
- */
-static struct ksm_stable_node *
-nuksm_find_dup(struct ksm_stable_node *chain,
-	       bool (*suits)(struct ksm_stable_node *dup,
-			     const struct ksm_stable_node *other, int nid),
-	       const struct ksm_stable_node *other, int nid)
-{
-	struct ksm_stable_node *dup;
-	unsigned int n = 0;
-
-	if (!chain)
-		return NULL;
-	hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
-		if (n++ == NUKSM_MOST_DUPS)
-			break;
-		if (suits(dup, other, nid))
-			return dup;
-	}
-	return NULL;
-}
-
-static bool nuksm_is_same_dup(struct ksm_stable_node *dup,
-			      const struct ksm_stable_node *other, int nid)
-{
-	return dup == other;
-}
-
-/*
- * The chain of a dup, which does not know it, or NULL if that is too long, or behind too many
- * others of its checksum, which somebody has made. These are beside each other in their tree.
- */
-static struct ksm_stable_node *nuksm_chain_of(struct ksm_stable_node *stable_node)
-{
-	struct rb_node *node = nuksm_root_of(stable_node)->rb_node, *first = NULL;
-	struct ksm_stable_node *tree_node;
-	unsigned int n = 0;
-
-	while (node) {
-		tree_node = rb_entry(node, struct ksm_stable_node, node);
-		if (tree_node->checksum == stable_node->checksum)
-			first = node;
-		node = tree_node->checksum < stable_node->checksum ?
-			       node->rb_right : node->rb_left;
-	}
-	for (node = first; node && n++ < NUKSM_MOST_DUPS; node = rb_next(node)) {
-		tree_node = rb_entry(node, struct ksm_stable_node, node);
-		if (tree_node->checksum != stable_node->checksum)
-			break;
-		if (is_stable_node_chain(tree_node) &&
-		    nuksm_find_dup(tree_node, nuksm_is_same_dup, stable_node,
-				   NUMA_NO_NODE))
-			return tree_node;
-	}
-	return NULL;
-}
-
-/* A chain of one page is none, nor is one of no page. It is below @root. */
-static void nuksm_collapse(struct ksm_stable_node *chain, struct rb_root *root)
-{
-	struct ksm_stable_node *last;
-
-	if (!chain)
-		return;
-	if (hlist_empty(&chain->hlist)) {
-		free_stable_node_chain(chain, root);
-		return;
-	}
-	if (chain->hlist.first->next)
-		return;
-	last = hlist_entry(chain->hlist.first, struct ksm_stable_node, hlist_dup);
-	rb_replace_node(&chain->node, &last->node, root);
-	free_stable_node(chain);
-	ksm_stable_node_chains--;
-	ksm_stable_node_dups--;
-}
-
-/* Would all sharers of @stable_node fit into @dup, another page of its chain? */
-static bool nuksm_fits_into(const struct ksm_stable_node *stable_node,
-			    struct ksm_stable_node *dup)
-{
-	return is_page_sharing_candidate(dup) &&
-	       dup->rmap_hlist_len + stable_node->rmap_hlist_len <= ksm_max_page_sharing;
-}
-
-/* Its memory has not failed. */
-static bool nuksm_is_sound(const struct ksm_stable_node *stable_node)
-{
-	return !PageHWPoison(pfn_to_page(READ_ONCE(stable_node->kpfn)));
-}
-
-static bool nuksm_is_near(struct ksm_stable_node *dup,
-			  const struct ksm_stable_node *other, int nid)
-{
-	return dup != other && pfn_to_nid(READ_ONCE(dup->kpfn)) == nid &&
-	       is_page_sharing_candidate(dup) && nuksm_is_sound(dup);
-}
-
-/* A page of @chain on node @nid with room for one more sharer, besides @other. */
-static struct ksm_stable_node *nuksm_dup_on(struct ksm_stable_node *chain, int nid,
-					    const struct ksm_stable_node *other)
-{
-	return nuksm_find_dup(chain, nuksm_is_near, other, nid);
-}
-
-static bool nuksm_takes_all(struct ksm_stable_node *dup,
-			    const struct ksm_stable_node *other, int nid)
-{
-	return dup != other && !dup->replica && nuksm_is_sound(dup) &&
-	       nuksm_fits_into(other, dup);
-}
-
-/* A page of @chain that is no replica and has room for all who share @stable_node. */
-static struct ksm_stable_node *nuksm_dup_for(struct ksm_stable_node *chain,
-					     const struct ksm_stable_node *stable_node)
-{
-	return nuksm_find_dup(chain, nuksm_takes_all, stable_node, NUMA_NO_NODE);
-}
+#include "chains.h"
 
 /*
  * Somebody is to join a page of @chain, @found: of pages that have replicas, the one on the
@@ -348,7 +218,6 @@ static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stabl
 	struct folio *from = nuksm_take_hold(stable_node), *to;
 	struct ksm_rmap_item *item;
 	struct hlist_node *next;
-	int n = 0;
 
 	if (!from)
 		return -ENOENT;
@@ -368,12 +237,11 @@ static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stabl
 		goto unlock_to;
 	nuksm_map_all_instead(stable_node, from, to);
 	nuksm_unlock_areas(stable_node, NULL);
+	nuksm_trace_replica(from, to, stable_node->rmap_hlist_len);
 	hlist_for_each_entry_safe(item, next, &stable_node->hlist, hlist) {
 		nuksm_hop(item, target);
-		n++;
 		cond_resched();
 	}
-	nuksm_trace_replica(from, to, n);
 	nuksm_drop_folded(stable_node, from);
 	folio_unlock(to);
 	folio_unlock(from);
