@@ -513,6 +513,20 @@ def test_who_is_left_has_pages_that_are_paid_for(ksm: Ksm, pair: list[Tenant]) -
         model.check_intact(pair[1:])
 
 
+def test_who_is_left_has_no_copies_though_nobody_looks(
+    ksm: Ksm, small_pair: list[Tenant]
+) -> None:
+    """What was a copy is the last page with its content."""
+    with reading(small_pair[0]), reading(small_pair[1]):
+        wait_for(ksm, small_pair[0].equal_pages)
+        ksm.write("look_cpu_permille", 1)  # hardly: there is a minute between two
+    small_pair[0].quit()
+    ksm.wait_scans(2)
+    ksm.write("look_cpu_permille", 0)
+    wait_for(ksm, 0)
+    model.check_intact(small_pair[1:])
+
+
 def test_who_writes_leaves_the_others_theirs(ksm: Ksm, pair: list[Tenant]) -> None:
     with reading(pair[0]), reading(pair[1]):
         wait_for(ksm, PAGES)
