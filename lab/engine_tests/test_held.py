@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Who holds pages, so that they cannot be merged, keeps no others from merging."""
 
-import ctypes
 import mmap
 import os
 import random
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from nuksmlab import stress
-from nuksmlab.area import address_of, equal_to, held_by_a_pipe, offered
+from nuksmlab.area import equal_to, held_by_a_pipe, mmap_lock_by_turns, offered
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import FAST, Ksm, process_stat
 from nuksmlab.processes import merged_kib
@@ -24,8 +21,6 @@ from nuksmlab.tenant import Spec, StartTenant, Tenant, lend
 MOST_AREAS = 4096
 # Room for a huge page, and what it has of others.
 HUGE_MIB, HUGE_PAGES = 4, 512
-# As long as these are protected by others, nobody else gets their process's lock.
-BAIT = 2 << 20
 VICTIM_MIB, VAIN_SCANS = 16, 100
 # Of those that are let go of; microseconds.
 VAIN_PAGES, VAIN_ROUNDS, VAIN_WIDTH = 16, 100, 20_000
@@ -96,28 +91,6 @@ def test_who_has_a_huge_page_that_is_not_split_does_not_keep_others_from_merging
     assert merged <= holder.equal_pages - HUGE_PAGES
     ksm.stop()
     model.check_intact([holder, *tenants])
-
-
-@contextmanager
-def mmap_lock_by_turns() -> Iterator[None]:
-    """This process has it for writing as often as not."""
-    bait = mmap.mmap(-1, BAIT)
-    address, ends = ctypes.c_void_p(address_of(bait)), threading.Event()
-    libc = ctypes.CDLL(None)
-
-    def toggle() -> None:
-        bait[:] = bytes(BAIT)
-        while not ends.is_set():
-            for protection in (mmap.PROT_READ, mmap.PROT_READ | mmap.PROT_WRITE):
-                libc.mprotect(address, ctypes.c_size_t(BAIT), protection)
-
-    toggler = threading.Thread(target=toggle)
-    toggler.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        toggler.join()
 
 
 @pytest.mark.windows

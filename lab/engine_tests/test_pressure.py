@@ -2,16 +2,23 @@
 """Who needs memory gets what he would get if there were no replicas."""
 
 import itertools
+import mmap
+import os
 import re
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from nuksmlab import numa, stress, wait
+from nuksmlab.area import equal_to, keep_mmap_lock
 from nuksmlab.fuzz import model
-from nuksmlab.ksm import Ksm
+from nuksmlab.ksm import RARELY, Ksm
 from nuksmlab.looks import reading
+from nuksmlab.puppet import Puppet, fork_and_wait, puppet
 from nuksmlab.replicas import wait_for
 from nuksmlab.tenant import StartTenant, Tenant, taken
 
@@ -57,6 +64,28 @@ def replicate(ksm: Ksm, tenants: list[Tenant]) -> None:
         ksm.write("look_cpu_permille", 1)
 
 
+@contextmanager
+def sharing(
+    ksm: Ksm, tenants: list[Tenant], then: Callable[[], object]
+) -> Iterator[list[Puppet]]:
+    """One more on each node has the tenants' pages; `then` is his next step."""
+    areas: list[mmap.mmap] = []
+
+    def offer(node: int) -> None:
+        os.sched_setaffinity(0, numa.cpus(node))
+        areas.append(equal_to(tenants[node]))
+
+    with ExitStack() as stack:
+        sharers = [
+            stack.enter_context(puppet(partial(offer, node), then)) for node in (0, 1)
+        ]
+        before = ksm.merged()
+        for sharer in sharers:
+            sharer.next()
+        ksm.merge(before + 2 * PAGES)
+        yield sharers
+
+
 def fold(ksm: Ksm) -> None:
     """All: what is left are the pages that are left when memory becomes short."""
     ksm.write("replica_percent", 0)
@@ -100,3 +129,28 @@ def test_replicas_cost_nobody_memory(
     print(got)
     for pages, usual in itertools.product(got["with"], got["without"]):
         assert abs(pages / usual - 1) <= WITHIN, got
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("then", [fork_and_wait, keep_mmap_lock])
+def test_who_has_replicas_keeps_them_from_nobody(
+    ksm: Ksm, start: StartTenant, tmp_path: Path, then: Callable[[], object]
+) -> None:
+    """Neither by a child that ksmd does not know of, nor by his mmap_lock."""
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    with numa.running_on(1 - NODE), sharing(ksm, tenants, then) as sharers:
+        replicate(ksm, tenants)
+        ksm.set_speed(RARELY)
+        with ExitStack() as stack:
+            for sharer in sharers:
+                answer = sharer.next()
+                if then is fork_and_wait:
+                    stack.callback(os.kill, int(answer), signal.SIGKILL)
+            got = take_all(start, tenants, tmp_path / "told")
+            assert NODE not in ksm.replicas(), got
+            model.check_audit()
+            fold(ksm)
+            usual = take_all(start, tenants, tmp_path / "told")
+    print(got, usual)
+    assert abs(got / usual - 1) <= WITHIN

@@ -17,7 +17,7 @@ from nuksmlab import domains, numa, stress, wait
 from nuksmlab.area import address_of, child, equal_to
 from nuksmlab.domains import Group
 from nuksmlab.fuzz import model
-from nuksmlab.ksm import Ksm, process_stat
+from nuksmlab.ksm import RARELY, Ksm, process_stat
 from nuksmlab.looks import SOON, look, look_until_seen, reading, use_now_and_then
 from nuksmlab.puppet import fork_and_wait, puppet
 from nuksmlab.replicas import count, wait_for
@@ -261,7 +261,7 @@ def forking_reader(ksm: Ksm, tenant: Tenant, node: int) -> Iterator[None]:
 
 def rarely(ksm: Ksm) -> None:
     """ksmd scans so little that a new process stays unknown to it."""
-    ksm.set_speed({"pages_to_scan": 1, "sleep_millisecs": 10_000})
+    ksm.set_speed(RARELY)
 
 
 @pytest.mark.slow
@@ -605,7 +605,7 @@ def test_who_is_leaving_pays_for_no_copy(
     ksm: Ksm, pair: list[Tenant], stranger: Group
 ) -> None:
     """His new domain would pay for pages of the old one, and see when they are used."""
-    ksm.set_speed({"pages_to_scan": 1, "sleep_millisecs": 10_000})
+    ksm.set_speed(RARELY)
     stranger.take(pair[1].pid)
     with reading(pair[0]), reading(pair[1]):
         look_until_seen(ksm, SOON, 2 * PAGES)
@@ -641,6 +641,29 @@ def test_nobody_is_given_a_page_whose_memory_has_failed(
     first = int(pair[1].facts["equal_at"], 16)
     assert not set(failed) & set(model.frames(pair[1].pid, first, PAGES))
     model.check_intact(pair[1:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sharers", "areas"), [(1, 20_000), (70, 64)])
+def test_who_is_long_to_find_keeps_no_copies(
+    ksm: Ksm, start: StartTenant, sharers: int, areas: int
+) -> None:
+    """Folding takes going through all areas where a copy's mappings could be: of one
+    who has more than others, or of many who have few each."""
+    first = start("first", 0, mib=1, equal=20, private=80)
+    others = [
+        start(f"other-{n}", 1, mib=1, equal=20, private=80) for n in range(sharers)
+    ]
+    for other in others:
+        other.command(f"stack {areas}")
+    merge(ksm, [first, *others])
+    with reading(first), reading(others[0]):
+        wait_for(ksm, first.equal_pages)
+        assert all(other.share_on(1) == 1 for other in others)
+        ksm.write("replica_percent", 0)
+        wait_for(ksm, 0)
+    ksm.scan_once()
+    model.check_intact([first, *others])
 
 
 def test_who_leaves_a_full_page_lets_the_others_be_one_again(

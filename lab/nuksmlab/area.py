@@ -5,11 +5,15 @@ import ctypes
 import fcntl
 import mmap
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from nuksmlab.tenant import Tenant
+
+# As long as these are protected by turns, nobody else gets their process's lock.
+BAIT = 2 << 20
 
 
 def address_of(area: mmap.mmap) -> int:
@@ -69,3 +73,31 @@ def child(area: mmap.mmap) -> Iterator[int]:
         os.close(go)
         status = os.waitpid(pid, 0)[1]
     assert status == 0
+
+
+def keep_mmap_lock() -> tuple[threading.Thread, threading.Event]:
+    """A thread has this process's for writing as often as not, until that is set."""
+    bait = mmap.mmap(-1, BAIT)
+    address, libc = ctypes.c_void_p(address_of(bait)), ctypes.CDLL(None)
+    ends = threading.Event()
+
+    def toggle() -> None:
+        bait[:] = bytes(BAIT)
+        while not ends.is_set():
+            for protection in (mmap.PROT_READ, mmap.PROT_READ | mmap.PROT_WRITE):
+                libc.mprotect(address, ctypes.c_size_t(BAIT), protection)
+
+    toggler = threading.Thread(target=toggle)
+    toggler.start()
+    return toggler, ends
+
+
+@contextmanager
+def mmap_lock_by_turns() -> Iterator[None]:
+    """This process has it for writing as often as not."""
+    toggler, ends = keep_mmap_lock()
+    try:
+        yield
+    finally:
+        ends.set()
+        toggler.join()

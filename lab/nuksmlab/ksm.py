@@ -12,6 +12,7 @@ STOP, RUN, UNMERGE = 0, 1, 2
 # A scanner that looks at everything at once, for a quick merge, and the kernel's
 # own defaults, for the time after that.
 FAST = {"pages_to_scan": 20000, "sleep_millisecs": 10}
+RARELY = {"pages_to_scan": 1, "sleep_millisecs": 10_000}
 STOCK = {"pages_to_scan": 100, "sleep_millisecs": 20}
 
 # ksmd ends a round when it has scanned so many pages, or all there are.
