@@ -89,16 +89,26 @@ static void nuksm_joined(struct ksm_rmap_item *rmap_item,
  * Where in its anon_vma a mapping of a merged page is. Who looks for all mappings
  * need not go through all areas of all sharers then, and a process may have 65,530
  * of them. It is kept where a page that is not merged has its checksum and age, in
- * so many bits. One that needs more, as only files have, is looked for everywhere;
- * newer kernels go by addresses there, too, and none needs more.
+ * so many bits. What needs more, as only files have, is not merged; newer kernels go by
+ * addresses there, too, and nothing needs more.
  */
-#define NUKSM_NO_INDEX	GENMASK(NUKSM_INDEX_BITS - 1, 0)
+#define NUKSM_MOST_INDEX	GENMASK(NUKSM_INDEX_BITS - 1, 0)
 
 static unsigned long nuksm_index_in(struct vm_area_struct *vma,
 				    const struct ksm_rmap_item *rmap_item)
 {
-	return min(linear_anon_page_index(vma, rmap_item->address),
-		   NUKSM_NO_INDEX);
+	return linear_anon_page_index(vma, rmap_item->address);
+}
+
+/*
+ * Would a merged page be found there?
+ *
+ * Context: the mmap_lock of the process.
+ */
+static bool __maybe_unused nuksm_has_index(const struct ksm_rmap_item *rmap_item,
+					   struct vm_area_struct *vma)
+{
+	return nuksm_index_in(vma, rmap_item) <= NUKSM_MOST_INDEX;
 }
 
 /*
@@ -133,34 +143,26 @@ static bool nuksm_is_found(const struct ksm_rmap_item *rmap_item,
 	       rmap_item->linear_page_index == nuksm_index_in(vma, rmap_item);
 }
 
-/* From where to where to look for a mapping. */
+/* From where to where in an anon_vma to look for a mapping. */
 static unsigned long nuksm_first_index(const struct ksm_rmap_item *rmap_item)
 {
-	unsigned long index = rmap_item->linear_page_index;
-
-	return index == NUKSM_NO_INDEX ? 0 : index;
+	return rmap_item->linear_page_index;
 }
 
 static unsigned long nuksm_last_index(const struct ksm_rmap_item *rmap_item)
 {
-	unsigned long index = rmap_item->linear_page_index;
-
-	return index == NUKSM_NO_INDEX ? ULONG_MAX : index;
+	return rmap_item->linear_page_index;
 }
 
 /*
- * Where a mapping of the item's page is in @vma, if it is there. Who has it by a fork may
- * have moved it since: where nothing is to be merged, nothing is un-merged for that.
- * Newer kernels have a fix for it.
+ * Where a mapping of the item's page is in @vma, if it is there. Not by the item's address, even
+ * in its own process: what was paged out may have been moved since, and who looks twice, to take
+ * mappings away and to give them back, has to look for forks where they have them from.
  */
 static unsigned long __maybe_unused
 nuksm_address_in(const struct ksm_rmap_item *rmap_item, const struct vm_area_struct *vma)
 {
-	unsigned long index = rmap_item->linear_page_index;
-
-	if (rmap_item->mm == vma->vm_mm || index == NUKSM_NO_INDEX)
-		return READ_ONCE(rmap_item->address) & PAGE_MASK;
-	return linear_anon_page_address(vma, index);
+	return linear_anon_page_address(vma, rmap_item->linear_page_index);
 }
 
 /* What it shows of use from now on, it shows of a page of its own. */
@@ -303,6 +305,12 @@ static inline bool nuksm_is_given_up(const struct ksm_stable_node *stable_node)
 static inline void nuksm_keep_index(struct ksm_rmap_item *rmap_item,
 				    struct vm_area_struct *vma)
 {
+}
+
+static inline bool nuksm_has_index(const struct ksm_rmap_item *rmap_item,
+				   struct vm_area_struct *vma)
+{
+	return true;
 }
 
 static inline void nuksm_forget_index(struct ksm_rmap_item *rmap_item,
