@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import domains, numa, stress, wait
-from nuksmlab.area import address_of, child, equal_to
+from nuksmlab.area import address_of, child, equal_to, offered
 from nuksmlab.domains import Group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import RARELY, Ksm, process_stat
@@ -36,6 +36,9 @@ NOBODY = 65534
 
 # Looks within which pages that are used in each get the budget of others.
 TAKEN = 60
+
+# More than twice as many mappings of a page, with as many areas each, are long to find.
+FEW_AREAS = 64
 
 # One page in twenty; so few of them may be missed.
 HOT = PAGES // 20
@@ -664,6 +667,49 @@ def test_who_is_long_to_find_keeps_no_copies(
         wait_for(ksm, 0)
     ksm.scan_once()
     model.check_intact([first, *others])
+
+
+@pytest.mark.slow
+def test_who_has_no_memory_for_pages_of_his_own_keeps_no_copies(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """There are many areas where his mappings could be, and his cgroup is full."""
+    stress.account_memory()
+    cgroup = stress.Cgroup("full")
+    pair = [start(f"pair-{node}", node, mib=1, equal=1, private=99) for node in (0, 1)]
+    contents = equal_to(pair[0])[: mmap.PAGESIZE] * FEW_AREAS
+    areas: list[mmap.mmap] = []
+
+    def offer() -> None:
+        stress.put(cgroup.path / "cgroup.procs", os.getpid())
+        os.sched_setaffinity(0, numa.cpus(1))
+        areas.append(offered(contents))
+
+    def have_children() -> None:
+        are_there, is_there = os.pipe()
+        for _ in range(FEW_AREAS + 1):
+            if os.fork() == 0:
+                areas[0].madvise(mmap.MADV_DONTNEED)
+                os.write(is_there, b".")
+                signal.pause()
+            os.read(are_there, 1)
+
+    try:
+        merge(ksm, pair)
+        with puppet(offer, have_children) as dear, reading(pair[0]), reading(pair[1]):
+            wait_for(ksm, pair[0].equal_pages)
+            before = ksm.merged()
+            dear.next()
+            ksm.merge(before + FEW_AREAS)
+            rarely(ksm)
+            dear.next()
+            cgroup.settle()
+            cgroup.leave(0)
+            ksm.write("replica_percent", 0)
+            wait_for(ksm, 0)
+    finally:
+        cgroup.end()
+    model.check_intact(pair)
 
 
 def test_who_leaves_a_full_page_lets_the_others_be_one_again(

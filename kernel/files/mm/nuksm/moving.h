@@ -43,17 +43,26 @@ static unsigned int nuksm_areas(const struct ksm_rmap_item *sharer,
 	return areas;
 }
 
+/* Does one lock have the areas of both? That is so for forks, which follow each other. */
+static bool nuksm_has_same_lock(const struct ksm_rmap_item *sharer,
+				const struct ksm_rmap_item *before)
+{
+	return before && sharer->anon_vma->root == before->anon_vma->root;
+}
+
 /* Lets go of the areas of all sharers, or of those before @end. */
 static void nuksm_unlock_areas(const struct ksm_stable_node *stable_node,
 			       const struct ksm_rmap_item *end)
 {
-	const struct ksm_rmap_item *sharer;
+	const struct ksm_rmap_item *sharer, *before = NULL;
 
 	WRITE_ONCE(nuksm_mover, NULL);
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
 		if (sharer == end)
 			break;
-		up_read_non_owner(&sharer->anon_vma->root->rwsem);
+		if (!nuksm_has_same_lock(sharer, before))
+			up_read_non_owner(&sharer->anon_vma->root->rwsem);
+		before = sharer;
 		cond_resched();
 	}
 }
@@ -67,23 +76,27 @@ static void nuksm_unlock_areas(const struct ksm_stable_node *stable_node,
  *
  * Who has a folio's lock may wait for one of these: with them, folios are locked if that can
  * be done at once only, and no memory is waited for, by nuksm_migrate(). Several sharers may
- * have the same one, which is then locked as often. There may be more than lockdep keeps; that
- * it is not told of locks that are tried for misses nothing.
+ * have the same one: those that follow each other lock it once, as each time it may be refused
+ * because somebody waits for it. There may be more than lockdep keeps; that it is not told of
+ * locks that are tried for misses nothing.
  *
  * Returns whether they are all locked.
  */
 static bool nuksm_lock_areas(const struct ksm_stable_node *stable_node)
 {
-	const struct ksm_rmap_item *sharer;
+	const struct ksm_rmap_item *sharer, *before = NULL;
 
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
 		struct rw_semaphore *rwsem = &sharer->anon_vma->root->rwsem;
 
-		if (!down_read_trylock(rwsem)) {
-			nuksm_unlock_areas(stable_node, sharer);
-			return false;
+		if (!nuksm_has_same_lock(sharer, before)) {
+			if (!down_read_trylock(rwsem)) {
+				nuksm_unlock_areas(stable_node, sharer);
+				return false;
+			}
+			rwsem_release(&rwsem->dep_map, _THIS_IP_);
 		}
-		rwsem_release(&rwsem->dep_map, _THIS_IP_);
+		before = sharer;
 		cond_resched();
 	}
 	nuksm_moved_node = stable_node;

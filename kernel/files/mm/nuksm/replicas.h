@@ -86,8 +86,8 @@ static bool nuksm_remap(struct ksm_rmap_item *item, struct folio *from,
 }
 
 /*
- * Lets sharers of @stable_node whose home is @nid share @target, as far as there is room. Returns
- * how many.
+ * Lets sharers of @stable_node whose home is @nid, or all if that is NUMA_NO_NODE, share @target,
+ * as far as there is room. Returns how many.
  */
 static unsigned int nuksm_remap_sharers(struct ksm_stable_node *stable_node,
 					struct folio *from,
@@ -102,7 +102,9 @@ static unsigned int nuksm_remap_sharers(struct ksm_stable_node *stable_node,
 		cond_resched();
 		if (target->rmap_hlist_len >= ksm_max_page_sharing)
 			break;
-		if (item->home != nid || !nuksm_remap(item, from, to))
+		if (nid != NUMA_NO_NODE && item->home != nid)
+			continue;
+		if (!nuksm_remap(item, from, to))
 			continue;
 		nuksm_hop(item, target);
 		n++;
@@ -138,9 +140,9 @@ static void nuksm_drop_folded(struct ksm_stable_node *stable_node, struct folio 
 }
 
 /*
- * Lets sharers of a page whose home is @nid share another one of the same chain. Returns
- * how many, or -ENOENT if the first one is gone, as perhaps all of them did. The other one
- * may be gone, too.
+ * Lets sharers of a page whose home is @nid, or all, share another one of the same chain, one
+ * after the other. Returns how many, or -ENOENT if the first one is gone, as perhaps all of them
+ * did. The other one may be gone, too.
  */
 static int nuksm_shift(struct ksm_stable_node *stable_node,
 		       struct ksm_stable_node *target, int nid)
@@ -174,18 +176,15 @@ out:
 	return n;
 }
 
-/*
- * Locks all areas in which a page may be. If there are too many, those who have more than their
- * part of them get pages of their own before; if one of them stays, so does the page.
- */
-static bool nuksm_lock_to_fold(struct ksm_stable_node *stable_node)
+/* Locks all areas in which a page may be, if there are not too many. */
+static bool nuksm_lock_to_fold(const struct ksm_stable_node *stable_node)
 {
 	if (!nuksm_lock_areas(stable_node))
 		return false;
 	if (nuksm_all_areas(stable_node) <= NUKSM_MOST_AREAS)
 		return true;
 	nuksm_unlock_areas(stable_node, NULL);
-	return nuksm_unshare_dear(stable_node) >= 0 && nuksm_lock_areas(stable_node);
+	return false;
 }
 
 /*
@@ -201,6 +200,7 @@ static void nuksm_map_all_instead(struct ksm_stable_node *stable_node, struct fo
 
 	/* Who is just being unmapped is waited for, or the page would look mapped */
 	try_to_migrate(from, TTU_SYNC);
+	nuksm_window(NUKSM_WINDOW_FOLD);
 	/* Who asks for that without the lock has ksm_thread_mutex */
 	folio_set_stable_node(to, stable_node);
 	remove_migration_ptes(from, to, 0);
@@ -209,26 +209,18 @@ static void nuksm_map_all_instead(struct ksm_stable_node *stable_node, struct fo
 
 /*
  * Lets all who share a page share @target, another one of the same chain with room for them, and
- * whoever else has it. Where that cannot be found, as with the fork of an ended process, its memory
- * stays, but is nobody's any more. Returns 0 if they could not, or -ENOENT: @stable_node is gone.
- * @target may be gone, too, in the first case.
+ * whoever else has it, at once. Where that cannot be found, as with the fork of an ended process,
+ * its memory stays, but is nobody's any more. Returns -ENOENT, as @stable_node is gone then, or
+ * -EBUSY. Both pages are held.
  */
-static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stable_node *target)
+static int nuksm_fold_at_once(struct ksm_stable_node *stable_node, struct folio *from,
+			      struct ksm_stable_node *target, struct folio *to)
 {
-	struct folio *from = nuksm_take_hold(stable_node), *to;
 	struct ksm_rmap_item *item;
 	struct hlist_node *next;
 
-	if (!from)
-		return -ENOENT;
-	if (IS_ERR(from))
-		return 0;
-	/* Before areas are locked: if it is gone, those of its sharers may go, which takes locks */
-	to = nuksm_take_hold(target);
-	if (IS_ERR_OR_NULL(to))
-		goto put_from;
 	if (!nuksm_lock_to_fold(stable_node))
-		goto put_to;
+		return -EBUSY;
 	if (!folio_trylock(from))
 		goto unlock_areas;
 	if (!folio_trylock(to))
@@ -245,8 +237,6 @@ static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stabl
 	nuksm_drop_folded(stable_node, from);
 	folio_unlock(to);
 	folio_unlock(from);
-	folio_put(to);
-	folio_put(from);
 	return -ENOENT;
 
 unlock_to:
@@ -255,11 +245,33 @@ unlock_from:
 	folio_unlock(from);
 unlock_areas:
 	nuksm_unlock_areas(stable_node, NULL);
-put_to:
-	folio_put(to);
-put_from:
+	return -EBUSY;
+}
+
+/*
+ * The same; where areas are locked by others, or are too many, by one sharer after the other, as
+ * far as that goes. Returns 0 if some of them stay, or -ENOENT: @stable_node is gone. @target may
+ * be gone, too, in the first case.
+ */
+static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stable_node *target)
+{
+	struct folio *from = nuksm_take_hold(stable_node), *to;
+	int err = 0;
+
+	if (!from)
+		return -ENOENT;
+	if (IS_ERR(from))
+		return 0;
+	/* Before areas are locked: if it is gone, those of its sharers may go, which takes locks */
+	to = nuksm_take_hold(target);
+	if (!IS_ERR_OR_NULL(to)) {
+		err = nuksm_fold_at_once(stable_node, from, target, to);
+		if (err == -EBUSY)
+			err = nuksm_shift(stable_node, target, NUMA_NO_NODE);
+		folio_put(to);
+	}
 	folio_put(from);
-	return 0;
+	return err == -ENOENT ? err : 0;
 }
 
 /* A copy of @folio on node @nid, locked, for which @payer pays. Nobody waits for memory. */
