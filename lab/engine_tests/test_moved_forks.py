@@ -117,6 +117,18 @@ def test_what_is_moved_while_its_page_is_moved_is_found(
     assert offset or ksm.read("pages_sharing") >= PAGES
 
 
+def test_who_is_too_far_to_be_found_keeps_nobody_from_merging(ksm: Ksm) -> None:
+    """He has the same pages, and was there first."""
+    far = filled(mergeable=True, offset=FAR)
+    for _ in range(SCANS):
+        ksm.scan_once()
+    near = [filled(mergeable=True, offset=None) for _ in "12"]
+    for _ in range(SCANS):
+        ksm.scan_once()
+    assert ksm.read("pages_sharing") >= PAGES
+    assert all(area[:] == far[:] for area in near)
+
+
 @pytest.fixture
 def cgroup() -> Iterator[stress.Cgroup]:
     """Whose memory can be paged out; this process is in it."""

@@ -670,12 +670,14 @@ def test_who_is_long_to_find_keeps_no_copies(
 
 
 @pytest.mark.slow
-def test_who_has_no_memory_for_pages_of_his_own_keeps_no_copies(
-    ksm: Ksm, start: StartTenant
+@pytest.mark.parametrize("has_room", [False, True])
+def test_who_is_dear_and_cannot_leave_keeps_no_copies(
+    ksm: Ksm, start: StartTenant, has_room: bool
 ) -> None:
-    """There are many areas where his mappings could be, and his cgroup is full."""
+    """There are many areas where his mappings could be. His cgroup has no room for
+    pages of his own, or he has always a new child that ksmd does not know of."""
     stress.account_memory()
-    cgroup = stress.Cgroup("full")
+    cgroup = stress.Cgroup("dear")
     pair = [start(f"pair-{node}", node, mib=1, equal=1, private=99) for node in (0, 1)]
     contents = equal_to(pair[0])[: mmap.PAGESIZE] * FEW_AREAS
     areas: list[mmap.mmap] = []
@@ -694,17 +696,29 @@ def test_who_has_no_memory_for_pages_of_his_own_keeps_no_copies(
                 signal.pause()
             os.read(are_there, 1)
 
+    def always_have_a_new_one() -> None:
+        older = fork_and_wait()
+        while True:
+            newer = fork_and_wait()
+            os.kill(older, signal.SIGKILL)
+            os.waitpid(older, 0)
+            older = newer
+
     try:
         merge(ksm, pair)
-        with puppet(offer, have_children) as dear, reading(pair[0]), reading(pair[1]):
+        steps = offer, have_children, always_have_a_new_one
+        with puppet(*steps) as dear, reading(pair[0]), reading(pair[1]):
             wait_for(ksm, pair[0].equal_pages)
             before = ksm.merged()
             dear.next()
             ksm.merge(before + FEW_AREAS)
             rarely(ksm)
             dear.next()
-            cgroup.settle()
-            cgroup.leave(0)
+            if has_room:
+                dear.begin()
+            else:
+                cgroup.settle()
+                cgroup.leave(0)
             ksm.write("replica_percent", 0)
             wait_for(ksm, 0)
     finally:

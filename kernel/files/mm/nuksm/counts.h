@@ -101,14 +101,13 @@ static unsigned long nuksm_index_in(struct vm_area_struct *vma,
 }
 
 /*
- * Would a merged page be found there?
+ * Would a merged page be found there? What would not is not scanned.
  *
  * Context: the mmap_lock of the process.
  */
-static bool __maybe_unused nuksm_has_index(const struct ksm_rmap_item *rmap_item,
-					   struct vm_area_struct *vma)
+static bool __maybe_unused nuksm_has_index(struct vm_area_struct *vma, unsigned long address)
 {
-	return nuksm_index_in(vma, rmap_item) <= NUKSM_MOST_INDEX;
+	return linear_anon_page_index(vma, address) <= NUKSM_MOST_INDEX;
 }
 
 /*
@@ -307,8 +306,7 @@ static inline void nuksm_keep_index(struct ksm_rmap_item *rmap_item,
 {
 }
 
-static inline bool nuksm_has_index(const struct ksm_rmap_item *rmap_item,
-				   struct vm_area_struct *vma)
+static inline bool nuksm_has_index(struct vm_area_struct *vma, unsigned long address)
 {
 	return true;
 }

@@ -159,7 +159,8 @@ static int nuksm_shift(struct ksm_stable_node *stable_node,
 		goto out;
 	if (!folio_test_hwpoison(from) && !folio_test_hwpoison(to)) {
 		n = nuksm_remap_sharers(stable_node, from, target, to, nid);
-		nuksm_trace_replica(from, to, n);
+		if (n)
+			nuksm_trace_replica(from, to, n);
 		if (hlist_empty(&stable_node->hlist)) {
 			nuksm_drop_folded(stable_node, from);
 			n = -ENOENT;
@@ -176,15 +177,15 @@ out:
 	return n;
 }
 
-/* Locks all areas in which a page may be, if there are not too many. */
-static bool nuksm_lock_to_fold(const struct ksm_stable_node *stable_node)
+/* Locks all areas in which a page may be. Returns 0; -EBUSY; or -E2BIG if there are too many. */
+static int nuksm_lock_to_fold(const struct ksm_stable_node *stable_node)
 {
 	if (!nuksm_lock_areas(stable_node))
-		return false;
+		return -EBUSY;
 	if (nuksm_all_areas(stable_node) <= NUKSM_MOST_AREAS)
-		return true;
+		return 0;
 	nuksm_unlock_areas(stable_node, NULL);
-	return false;
+	return -E2BIG;
 }
 
 /*
@@ -211,16 +212,17 @@ static void nuksm_map_all_instead(struct ksm_stable_node *stable_node, struct fo
  * Lets all who share a page share @target, another one of the same chain with room for them, and
  * whoever else has it, at once. Where that cannot be found, as with the fork of an ended process,
  * its memory stays, but is nobody's any more. Returns -ENOENT, as @stable_node is gone then, or
- * -EBUSY. Both pages are held.
+ * what nuksm_lock_to_fold() says. Both pages are held.
  */
 static int nuksm_fold_at_once(struct ksm_stable_node *stable_node, struct folio *from,
 			      struct ksm_stable_node *target, struct folio *to)
 {
 	struct ksm_rmap_item *item;
 	struct hlist_node *next;
+	int err = nuksm_lock_to_fold(stable_node);
 
-	if (!nuksm_lock_to_fold(stable_node))
-		return -EBUSY;
+	if (err)
+		return err;
 	if (!folio_trylock(from))
 		goto unlock_areas;
 	if (!folio_trylock(to))
@@ -250,13 +252,14 @@ unlock_areas:
 
 /*
  * The same; where areas are locked by others, or are too many, by one sharer after the other, as
- * far as that goes. Returns 0 if some of them stay, or -ENOENT: @stable_node is gone. @target may
- * be gone, too, in the first case.
+ * far as that goes. Who stays, and has more areas than others, gets a page of his own, if there is
+ * memory for it. Returns how many share @target now, of those who did not all leave, or -ENOENT:
+ * @stable_node is gone. @target may be gone, too, if there are none.
  */
 static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stable_node *target)
 {
 	struct folio *from = nuksm_take_hold(stable_node), *to;
-	int err = 0;
+	int err, n = 0;
 
 	if (!from)
 		return -ENOENT;
@@ -265,13 +268,17 @@ static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stabl
 	/* Before areas are locked: if it is gone, those of its sharers may go, which takes locks */
 	to = nuksm_take_hold(target);
 	if (!IS_ERR_OR_NULL(to)) {
-		err = nuksm_fold_at_once(stable_node, from, target, to);
-		if (err == -EBUSY)
-			err = nuksm_shift(stable_node, target, NUMA_NO_NODE);
+		n = nuksm_fold_at_once(stable_node, from, target, to);
+		if (n != -ENOENT) {
+			err = n;
+			n = nuksm_shift(stable_node, target, NUMA_NO_NODE);
+			if (n != -ENOENT && err == -E2BIG)
+				nuksm_unshare_dear(stable_node);
+		}
 		folio_put(to);
 	}
 	folio_put(from);
-	return err == -ENOENT ? err : 0;
+	return n;
 }
 
 /* A copy of @folio on node @nid, locked, for which @payer pays. Nobody waits for memory. */

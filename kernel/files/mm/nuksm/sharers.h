@@ -11,6 +11,7 @@
 #ifdef CONFIG_NUKSM_PLACEMENT
 
 #include "moving.h"
+#include "walks.h"
 
 /*
  * Remembers how hot @folio is behind @rmap_item. How hot a merged page is, looks tell.
@@ -511,6 +512,13 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 }
 
 #else /* !CONFIG_NUKSM_PLACEMENT */
+
+static inline bool nuksm_walk_filed(const struct ksm_stable_node *stable_node,
+				    struct folio *folio, struct rmap_walk_control *rwc,
+				    bool has_areas)
+{
+	return false;
+}
 
 static inline void nuksm_note_use(struct ksm_rmap_item *rmap_item,
 				  struct folio *folio, bool touched)
