@@ -4,7 +4,7 @@
 import ctypes
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
@@ -39,14 +39,23 @@ pytestmark = [
 ]
 
 
-def filled(mergeable: bool, offset: int | None) -> mmap.mmap:
-    """Of no file, or of one that is empty, from there on."""
-    if offset is None:
+def empty_file() -> int:
+    file = os.memfd_create("far")
+    os.ftruncate(file, FAR + SIZE)
+    return file
+
+
+def no_file() -> int:
+    return os.open("/dev/zero", os.O_RDWR)
+
+
+def filled(mergeable: bool, far: Callable[[], int] | None = None) -> mmap.mmap:
+    """Far in that file, if there is one."""
+    if not far:
         area = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE)
     else:
-        file = os.memfd_create("far")
-        os.ftruncate(file, offset + SIZE)
-        area = mmap.mmap(file, SIZE, flags=mmap.MAP_PRIVATE, offset=offset)
+        file = far()
+        area = mmap.mmap(file, SIZE, flags=mmap.MAP_PRIVATE, offset=FAR)
         os.close(file)
     area.madvise(mmap.MADV_NOHUGEPAGE)
     if mergeable:
@@ -79,12 +88,12 @@ def hop(area: mmap.mmap, told: int) -> None:
 
 
 @pytest.fixture
-def hopper(ksm: Ksm, offset: int | None) -> Iterator[int]:
+def hopper(ksm: Ksm, far: Callable[[], int] | None) -> Iterator[int]:
     """Where it tells of its hops, with pages that are merged for its parent."""
-    filed = filled(mergeable=True, offset=None)
+    filed = filled(mergeable=True)
     for _ in range(SCANS):
         ksm.scan_once()
-    area = filled(mergeable=False, offset=offset)
+    area = filled(mergeable=False, far=far)
     hops, told = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -104,9 +113,9 @@ def hopper(ksm: Ksm, offset: int | None) -> Iterator[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("offset", [None, FAR])
+@pytest.mark.parametrize("far", [None, empty_file])
 def test_what_is_moved_while_its_page_is_moved_is_found(
-    ksm: Ksm, hopper: int, offset: int | None
+    ksm: Ksm, hopper: int, far: Callable[[], int] | None
 ) -> None:
     """Or is not merged, as its index would take too many bits."""
     one, two = numa.online()[:2]
@@ -114,15 +123,18 @@ def test_what_is_moved_while_its_page_is_moved_is_found(
         ends = (one, two) if turn % 2 else (two, one)
         stress.migrate(os.getpid(), *ends)
         assert os.read(hopper, 4096), "it found wrong contents, or the kernel failed"
-    assert offset or ksm.read("pages_sharing") >= PAGES
+    assert far or ksm.read("pages_sharing") >= PAGES
 
 
-def test_who_is_too_far_to_be_found_keeps_nobody_from_merging(ksm: Ksm) -> None:
+@pytest.mark.parametrize("file", [empty_file, no_file])
+def test_who_is_too_far_to_be_found_keeps_nobody_from_merging(
+    ksm: Ksm, file: Callable[[], int]
+) -> None:
     """He has the same pages, and was there first."""
-    far = filled(mergeable=True, offset=FAR)
+    far = filled(mergeable=True, far=file)
     for _ in range(SCANS):
         ksm.scan_once()
-    near = [filled(mergeable=True, offset=None) for _ in "12"]
+    near = [filled(mergeable=True) for _ in "12"]
     for _ in range(SCANS):
         ksm.scan_once()
     assert ksm.read("pages_sharing") >= PAGES

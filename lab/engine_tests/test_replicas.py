@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import domains, numa, stress, wait
-from nuksmlab.area import address_of, child, equal_to, offered
+from nuksmlab.area import address_of, child, equal_to, offered, stack_areas
 from nuksmlab.domains import Group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import RARELY, Ksm, process_stat
@@ -37,8 +37,8 @@ NOBODY = 65534
 # Looks within which pages that are used in each get the budget of others.
 TAKEN = 60
 
-# More than twice as many mappings of a page, with as many areas each, are long to find.
-FEW_AREAS = 64
+# So many of a page, with so many areas each, are too long to find: more than 65,536.
+MAPPINGS, MANY_AREAS = 64, 1100
 
 # One page in twenty; so few of them may be missed.
 HOT = PAGES // 20
@@ -679,22 +679,15 @@ def test_who_is_dear_and_cannot_leave_keeps_no_copies(
     stress.account_memory()
     cgroup = stress.Cgroup("dear")
     pair = [start(f"pair-{node}", node, mib=1, equal=1, private=99) for node in (0, 1)]
-    contents = equal_to(pair[0])[: mmap.PAGESIZE] * FEW_AREAS
+    contents = equal_to(pair[0])[: mmap.PAGESIZE] * MAPPINGS
     areas: list[mmap.mmap] = []
 
     def offer() -> None:
         stress.put(cgroup.path / "cgroup.procs", os.getpid())
         os.sched_setaffinity(0, numa.cpus(1))
         areas.append(offered(contents))
-
-    def have_children() -> None:
-        are_there, is_there = os.pipe()
-        for _ in range(FEW_AREAS + 1):
-            if os.fork() == 0:
-                areas[0].madvise(mmap.MADV_DONTNEED)
-                os.write(is_there, b".")
-                signal.pause()
-            os.read(are_there, 1)
+        stack_areas(areas[0], MANY_AREAS)
+        areas[0][:] = contents
 
     def always_have_a_new_one() -> None:
         older = fork_and_wait()
@@ -706,14 +699,16 @@ def test_who_is_dear_and_cannot_leave_keeps_no_copies(
 
     try:
         merge(ksm, pair)
-        steps = offer, have_children, always_have_a_new_one
-        with puppet(*steps) as dear, reading(pair[0]), reading(pair[1]):
+        with (
+            puppet(offer, always_have_a_new_one) as dear,
+            reading(pair[0]),
+            reading(pair[1]),
+        ):
             wait_for(ksm, pair[0].equal_pages)
             before = ksm.merged()
             dear.next()
-            ksm.merge(before + FEW_AREAS)
+            ksm.merge(before + MAPPINGS)
             rarely(ksm)
-            dear.next()
             if has_room:
                 dear.begin()
             else:

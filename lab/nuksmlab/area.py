@@ -15,6 +15,8 @@ from nuksmlab.tenant import Tenant
 # As long as these are protected by turns, nobody else gets their process's lock.
 BAIT = 2 << 20
 
+MAYMOVE_DONTUNMAP = 1 | 4  # of mremap(2)
+
 
 def address_of(area: mmap.mmap) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(area))
@@ -32,6 +34,23 @@ def offered(contents: bytes) -> mmap.mmap:
     area.madvise(mmap.MADV_MERGEABLE)
     area.write(contents)
     return area
+
+
+def stack_areas(area: mmap.mmap, count: int) -> None:
+    """So many more, in which the kernel looks for the area's pages. It is empty then.
+
+    As a tenant's `stack`, for all of its pages.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mremap.restype = ctypes.c_void_p
+    length = ctypes.c_size_t(len(area))
+    area[0] = 1
+    for _ in range(count):
+        moved = libc.mremap(
+            *(ctypes.c_void_p(address_of(area)), length, length, MAYMOVE_DONTUNMAP),
+            None,
+        )
+        assert moved != ctypes.c_void_p(-1).value, os.strerror(ctypes.get_errno())
 
 
 def equal_to(tenant: Tenant) -> mmap.mmap:

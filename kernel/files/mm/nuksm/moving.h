@@ -104,15 +104,16 @@ static bool nuksm_lock_areas(const struct ksm_stable_node *stable_node)
 	return true;
 }
 
-/* Those of all sharers, up to one more than NUKSM_MOST_AREAS. */
-static unsigned int nuksm_all_areas(const struct ksm_stable_node *stable_node)
+/* Those of all sharers, up to one more than @most. */
+static unsigned int nuksm_all_areas(const struct ksm_stable_node *stable_node,
+				    unsigned int most)
 {
 	const struct ksm_rmap_item *sharer;
 	unsigned int areas = 0;
 
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		areas += nuksm_areas(sharer, NUKSM_MOST_AREAS - areas);
-		if (areas > NUKSM_MOST_AREAS)
+		areas += nuksm_areas(sharer, most - areas);
+		if (areas > most)
 			break;
 	}
 	return areas;
@@ -192,7 +193,7 @@ static int nuksm_move(struct ksm_stable_node *stable_node, int nid, unsigned int
 	if (!nuksm_can_be_moved(folio) || !nuksm_lock_areas(stable_node))
 		goto refused;
 
-	areas = nuksm_all_areas(stable_node);
+	areas = nuksm_all_areas(stable_node, NUKSM_MOST_AREAS);
 	*cost += areas / NUKSM_AREAS_PER_MOVE;
 	if (areas > NUKSM_MOST_AREAS) {
 		nuksm_unlock_areas(stable_node, NULL);

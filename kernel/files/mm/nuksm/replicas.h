@@ -177,12 +177,21 @@ out:
 	return n;
 }
 
-/* Locks all areas in which a page may be. Returns 0; -EBUSY; or -E2BIG if there are too many. */
-static int nuksm_lock_to_fold(const struct ksm_stable_node *stable_node)
+/*
+ * A page is folded once, and moved again and again: so many areas are gone through for that,
+ * which takes some ten milliseconds, before who has them keeps a replica from who needs memory.
+ */
+#define NUKSM_MOST_TO_FOLD	(16 * NUKSM_MOST_AREAS)
+
+/*
+ * Locks all areas in which a page may be. Returns 0; -EBUSY; or -E2BIG if there are more than
+ * @most.
+ */
+static int nuksm_lock_to_fold(const struct ksm_stable_node *stable_node, unsigned int most)
 {
 	if (!nuksm_lock_areas(stable_node))
 		return -EBUSY;
-	if (nuksm_all_areas(stable_node) <= NUKSM_MOST_AREAS)
+	if (nuksm_all_areas(stable_node, most) <= most)
 		return 0;
 	nuksm_unlock_areas(stable_node, NULL);
 	return -E2BIG;
@@ -215,11 +224,12 @@ static void nuksm_map_all_instead(struct ksm_stable_node *stable_node, struct fo
  * what nuksm_lock_to_fold() says. Both pages are held.
  */
 static int nuksm_fold_at_once(struct ksm_stable_node *stable_node, struct folio *from,
-			      struct ksm_stable_node *target, struct folio *to)
+			      struct ksm_stable_node *target, struct folio *to,
+			      unsigned int most)
 {
 	struct ksm_rmap_item *item;
 	struct hlist_node *next;
-	int err = nuksm_lock_to_fold(stable_node);
+	int err = nuksm_lock_to_fold(stable_node, most);
 
 	if (err)
 		return err;
@@ -251,12 +261,26 @@ unlock_areas:
 }
 
 /*
- * The same; where areas are locked by others, or are too many, by one sharer after the other, as
- * far as that goes. Who stays, and has more areas than others, gets a page of his own, if there is
- * memory for it. Returns how many share @target now, of those who did not all leave, or -ENOENT:
- * @stable_node is gone. @target may be gone, too, if there are none.
+ * Those who have more areas of a page than others get pages of their own; if there is nobody who
+ * has more, it is folded whatever that takes. Returns -ENOENT if it is gone, or another error.
  */
-static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stable_node *target)
+static int nuksm_fold_dear(struct ksm_stable_node *stable_node, struct folio *from,
+			   struct ksm_stable_node *target, struct folio *to)
+{
+	if (!nuksm_unshare_dear(stable_node))
+		return nuksm_fold_at_once(stable_node, from, target, to, UINT_MAX);
+	return hlist_empty(&stable_node->hlist) ? -ENOENT : -EBUSY;
+}
+
+/*
+ * Lets all who share a page share @target: at once; where areas are locked by others, or are too
+ * many, one after the other, as far as that goes. @unshare: who stays, and has more areas than
+ * others, gets a page of his own, if there is memory for it. Returns how many share @target now, of
+ * those who did not all leave, or -ENOENT: @stable_node is gone. @target may be gone, too, if there
+ * are none.
+ */
+static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stable_node *target,
+			   bool unshare)
 {
 	struct folio *from = nuksm_take_hold(stable_node), *to;
 	int err, n = 0;
@@ -267,16 +291,15 @@ static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stabl
 		return 0;
 	/* Before areas are locked: if it is gone, those of its sharers may go, which takes locks */
 	to = nuksm_take_hold(target);
-	if (!IS_ERR_OR_NULL(to)) {
-		n = nuksm_fold_at_once(stable_node, from, target, to);
-		if (n != -ENOENT) {
-			err = n;
-			n = nuksm_shift(stable_node, target, NUMA_NO_NODE);
-			if (n != -ENOENT && err == -E2BIG)
-				nuksm_unshare_dear(stable_node);
-		}
-		folio_put(to);
-	}
+	if (IS_ERR_OR_NULL(to))
+		goto put_from;
+	err = nuksm_fold_at_once(stable_node, from, target, to, NUKSM_MOST_TO_FOLD);
+	n = err == -ENOENT ? err : nuksm_shift(stable_node, target, NUMA_NO_NODE);
+	if (n != -ENOENT && err == -E2BIG && unshare &&
+	    nuksm_fold_dear(stable_node, from, target, to) == -ENOENT)
+		n = -ENOENT;
+	folio_put(to);
+put_from:
 	folio_put(from);
 	return n;
 }
@@ -474,7 +497,7 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 	} else {
 		target = nuksm_dup_for(chain, stable_node);
 	}
-	return target && nuksm_fold_into(stable_node, target);
+	return target && nuksm_fold_into(stable_node, target, true);
 }
 
 /* Is it a replica that is hot, and could be folded into @other? */
@@ -503,7 +526,7 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 		return true;
 	nuksm_window(NUKSM_WINDOW_DRAW_IN);
 	/* If nobody came, @stable_node may be gone */
-	if (nuksm_fold_into(replica, stable_node))
+	if (nuksm_fold_into(replica, stable_node, true))
 		stable_node->elsewhere = NUKSM_FOLLOWS_AT - 1;
 	return true;
 }

@@ -515,7 +515,7 @@ static void nuksm_give_lot(struct ksm_stable_node *stable_node,
 
 static inline bool nuksm_walk_filed(const struct ksm_stable_node *stable_node,
 				    struct folio *folio, struct rmap_walk_control *rwc,
-				    bool has_areas)
+				    int *search_new_forks)
 {
 	return false;
 }

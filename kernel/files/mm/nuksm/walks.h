@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * nuKSM and who looks for all mappings of a merged page: where each was filed comes first.
+ * nuKSM and who asks whether a merged page is used.
  *
  * A process may have many areas in which a mapping of a page could be, each of them with one that
- * is filed; then each is found once for each of all. Who asks whether the page is used is done
- * when he was shown as many as there are: with mappings of one process, if these came first.
+ * is filed; then each is found once for each of all. Who asks for use is done when he was shown
+ * as many as there are, and would not come to others. So he is shown each where it was filed,
+ * and then those of forks.
  *
  * Included by sharers.h.
  */
@@ -34,39 +35,35 @@ static bool nuksm_show_filed(const struct ksm_rmap_item *item, struct folio *fol
 }
 
 /*
- * Shows all mappings where they were filed. These are shown once more when all are gone through,
- * those of a process at once: what is moved from one place to another meanwhile is missed here.
+ * Shows all mappings where they were filed to who asks for use; *@search_new_forks: what is left
+ * to be gone through. What is moved meanwhile may be missed, which nobody else can bear: who takes
+ * mappings away, and gives them back, goes through all areas of a process at once.
  * Returns whether that is enough, or had to wait.
  *
- * Context: the folio's lock; @has_areas says whether the locks of all areas are held.
+ * Context: the folio's lock.
  */
 static bool nuksm_walk_filed(const struct ksm_stable_node *stable_node, struct folio *folio,
-			     struct rmap_walk_control *rwc, bool has_areas)
+			     struct rmap_walk_control *rwc, int *search_new_forks)
 {
 	const struct ksm_rmap_item *item;
-	bool over = false;
+	bool over;
 
+	/* Nobody else has that */
+	if (!rwc->try_lock)
+		return false;
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
-		struct anon_vma *anon_vma = item->anon_vma;
-
 		cond_resched();
-		if (has_areas) {
-			over = nuksm_show_filed(item, folio, rwc);
-		} else {
-			if (!anon_vma_trylock_read(anon_vma)) {
-				if (rwc->try_lock) {
-					rwc->contended = true;
-					return true;
-				}
-				anon_vma_lock_read(anon_vma);
-			}
-			over = nuksm_show_filed(item, folio, rwc);
-			anon_vma_unlock_read(anon_vma);
+		if (!anon_vma_trylock_read(item->anon_vma)) {
+			rwc->contended = true;
+			return true;
 		}
+		over = nuksm_show_filed(item, folio, rwc);
+		anon_vma_unlock_read(item->anon_vma);
 		if (over)
-			break;
+			return true;
 	}
-	return over;
+	*search_new_forks = 1;
+	return false;
 }
 
 #endif /* _MM_NUKSM_WALKS_H */
