@@ -102,10 +102,8 @@ static bool nuksm_is_to_fold(const struct ksm_stable_node *stable_node)
 static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
 {
 	struct ksm_stable_node *dup, *target;
-	/* Pages of their own are none that somebody gets who needs memory */
-	bool unshare = nuksm_folding.all || nuksm_folding.over;
+	bool dear, done, unshare;
 	unsigned int n = 0;
-	bool dear, done;
 	int nid;
 
 	/* So many are busy: they are left alone */
@@ -117,6 +115,8 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
 			continue;
 		nid = pfn_to_nid(READ_ONCE(dup->kpfn));
 		target = nuksm_dup_for(chain, dup);
+		/* A page of one's own is none for who needs memory */
+		unshare = !nuksm_folding.urgent && nuksm_folding.wanted[nid] <= 0;
 		/* One that no other has room for is a page as any other, if it is not busy */
 		done = target ? nuksm_fold_into(dup, target, unshare) == -ENOENT :
 				nuksm_find_out(dup, chain, &dear) != -EBUSY;

@@ -132,13 +132,12 @@ static int nuksm_is_dear(const struct ksm_rmap_item *sharer, unsigned int most)
 }
 
 /*
- * Un-merges the sharers that have more than their part of all areas, but nobody who
+ * Un-merges the sharers that have more than their part of so many areas, but nobody who
  * has a few only. Returns how many, or an error if one of them stays.
  */
-static int nuksm_unshare_dear(struct ksm_stable_node *stable_node)
+static int nuksm_unshare_dear(struct ksm_stable_node *stable_node, unsigned int most)
 {
-	unsigned int part = max(NUKSM_MOST_AREAS / stable_node->rmap_hlist_len,
-				NUKSM_FEW_AREAS);
+	unsigned int part = max(most / stable_node->rmap_hlist_len, NUKSM_FEW_AREAS);
 	struct ksm_rmap_item *sharer;
 	struct hlist_node *next;
 	int err, failed = 0, unshared = 0;
@@ -197,7 +196,7 @@ static int nuksm_move(struct ksm_stable_node *stable_node, int nid, unsigned int
 	*cost += areas / NUKSM_AREAS_PER_MOVE;
 	if (areas > NUKSM_MOST_AREAS) {
 		nuksm_unlock_areas(stable_node, NULL);
-		err = nuksm_unshare_dear(stable_node);
+		err = nuksm_unshare_dear(stable_node, NUKSM_MOST_AREAS);
 		if (err) {
 			folio_put(folio);
 			return err > 0 ? -EAGAIN : err;

@@ -261,23 +261,35 @@ unlock_areas:
 }
 
 /*
- * Those who have more areas of a page than others get pages of their own; if there is nobody who
- * has more, it is folded whatever that takes. Returns -ENOENT if it is gone, or another error.
+ * Those who have more areas of a page than others get pages of their own, before it is folded.
+ * Returns -ENOENT if it is gone, or another error.
  */
 static int nuksm_fold_dear(struct ksm_stable_node *stable_node, struct folio *from,
 			   struct ksm_stable_node *target, struct folio *to)
 {
-	if (!nuksm_unshare_dear(stable_node))
-		return nuksm_fold_at_once(stable_node, from, target, to, UINT_MAX);
-	return hlist_empty(&stable_node->hlist) ? -ENOENT : -EBUSY;
+	int err = -EBUSY;
+
+	nuksm_unshare_dear(stable_node, NUKSM_MOST_TO_FOLD);
+	if (!hlist_empty(&stable_node->hlist))
+		return nuksm_fold_at_once(stable_node, from, target, to,
+					  max(NUKSM_MOST_TO_FOLD,
+					      NUKSM_FEW_AREAS * stable_node->rmap_hlist_len));
+	if (folio_trylock(from)) {
+		if (!folio_mapped(from)) {
+			nuksm_drop_folded(stable_node, from);
+			err = -ENOENT;
+		}
+		folio_unlock(from);
+	}
+	return err;
 }
 
 /*
- * Lets all who share a page share @target: at once; where areas are locked by others, or are too
- * many, one after the other, as far as that goes. @unshare: who stays, and has more areas than
- * others, gets a page of his own, if there is memory for it. Returns how many share @target now, of
- * those who did not all leave, or -ENOENT: @stable_node is gone. @target may be gone, too, if there
- * are none.
+ * Lets all who share a page share @target: at once; where areas are locked by others, or are many,
+ * one after the other, as far as that goes; and who stays at once, if there are not too many.
+ * @unshare: of these, who has more areas than others gets a page of his own, if there is memory for
+ * it. Returns how many share @target now, of those who did not all leave, or -ENOENT: @stable_node
+ * is gone. @target may be gone, too, if there are none.
  */
 static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stable_node *target,
 			   bool unshare)
@@ -293,11 +305,15 @@ static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stabl
 	to = nuksm_take_hold(target);
 	if (IS_ERR_OR_NULL(to))
 		goto put_from;
-	err = nuksm_fold_at_once(stable_node, from, target, to, NUKSM_MOST_TO_FOLD);
+	err = nuksm_fold_at_once(stable_node, from, target, to, NUKSM_MOST_AREAS);
 	n = err == -ENOENT ? err : nuksm_shift(stable_node, target, NUMA_NO_NODE);
-	if (n != -ENOENT && err == -E2BIG && unshare &&
-	    nuksm_fold_dear(stable_node, from, target, to) == -ENOENT)
-		n = -ENOENT;
+	if (n != -ENOENT && err == -E2BIG) {
+		err = nuksm_fold_at_once(stable_node, from, target, to, NUKSM_MOST_TO_FOLD);
+		if (err == -E2BIG && unshare)
+			err = nuksm_fold_dear(stable_node, from, target, to);
+		if (err == -ENOENT)
+			n = err;
+	}
 	folio_put(to);
 put_from:
 	folio_put(from);
@@ -485,8 +501,9 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 			       struct ksm_stable_node *chain, bool is_used)
 {
 	int here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
+	bool tight = nuksm_is_tight(here);
 	bool stays = is_used && nuksm_has_room_for(stable_node) &&
-		     !nuksm_is_outranked(stable_node) && !nuksm_is_tight(here);
+		     !nuksm_is_outranked(stable_node) && !tight;
 	struct ksm_stable_node *target;
 
 	if (stays) {
@@ -497,7 +514,7 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 	} else {
 		target = nuksm_dup_for(chain, stable_node);
 	}
-	return target && nuksm_fold_into(stable_node, target, true);
+	return target && nuksm_fold_into(stable_node, target, !tight);
 }
 
 /* Is it a replica that is hot, and could be folded into @other? */
@@ -526,7 +543,7 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 		return true;
 	nuksm_window(NUKSM_WINDOW_DRAW_IN);
 	/* If nobody came, @stable_node may be gone */
-	if (nuksm_fold_into(replica, stable_node, true))
+	if (nuksm_fold_into(replica, stable_node, false))
 		stable_node->elsewhere = NUKSM_FOLLOWS_AT - 1;
 	return true;
 }

@@ -36,8 +36,8 @@ static bool nuksm_show_filed(const struct ksm_rmap_item *item, struct folio *fol
 
 /*
  * Shows all mappings where they were filed to who asks for use; *@search_new_forks: what is left
- * to be gone through. What is moved meanwhile may be missed, which nobody else can bear: who takes
- * mappings away, and gives them back, goes through all areas of a process at once.
+ * to be gone through. What was moved since ksmd came by may be missed, which nobody else can bear:
+ * who takes mappings away, and gives them back, goes through all areas of a process at once.
  * Returns whether that is enough, or had to wait.
  *
  * Context: the folio's lock.
@@ -48,7 +48,7 @@ static bool nuksm_walk_filed(const struct ksm_stable_node *stable_node, struct f
 	const struct ksm_rmap_item *item;
 	bool over;
 
-	/* Nobody else has that */
+	/* Nobody else who comes here has that */
 	if (!rwc->try_lock)
 		return false;
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
