@@ -32,6 +32,9 @@ WITHIN = 0.01
 
 MORE_THAN_THERE_IS = 1 << 28  # pages
 
+# Areas: more than are gone through to move a page.
+LONG = 4200
+
 # Free pages in the lists of CPUs are nobody's when memory is short. Without replicas,
 # too, there are 1 to 15 MiB of them when the job is killed, by chance: two percent.
 # So the lists are as short as can be, a third of a percent for both CPUs; what folding
@@ -66,14 +69,15 @@ def replicate(ksm: Ksm, tenants: list[Tenant]) -> None:
 
 @contextmanager
 def sharing(
-    ksm: Ksm, tenants: list[Tenant], then: Callable[[], object]
+    ksm: Ksm, tenants: list[Tenant], then: Callable[[], object], stacked: int
 ) -> Iterator[list[Puppet]]:
-    """One more on each node has the tenants' pages; `then` is his next step."""
+    """One more on each node has the tenants' pages; `then` is his next step. They are
+    looked for in so many areas more."""
     areas: list[mmap.mmap] = []
 
     def offer(node: int) -> None:
         os.sched_setaffinity(0, numa.cpus(node))
-        areas.append(equal_to(tenants[node]))
+        areas.append(equal_to(tenants[node], stacked))
 
     with ExitStack() as stack:
         sharers = [
@@ -132,14 +136,22 @@ def test_replicas_cost_nobody_memory(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("then", [fork_and_wait, keep_mmap_lock])
+@pytest.mark.parametrize(
+    ("then", "stacked"),
+    [(fork_and_wait, 0), (fork_and_wait, LONG), (keep_mmap_lock, 0)],
+)
 def test_who_has_replicas_keeps_them_from_nobody(
-    ksm: Ksm, start: StartTenant, tmp_path: Path, then: Callable[[], object]
+    ksm: Ksm,
+    start: StartTenant,
+    tmp_path: Path,
+    then: Callable[[], object],
+    stacked: int,
 ) -> None:
-    """Neither by a child that ksmd does not know of, nor by his mmap_lock."""
+    """Neither by a child that ksmd does not know of, though it takes long to find what
+    he has, nor by his mmap_lock."""
     tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1)]
     ksm.merge(sum(tenant.equal_pages for tenant in tenants))
-    with numa.running_on(1 - NODE), sharing(ksm, tenants, then) as sharers:
+    with numa.running_on(1 - NODE), sharing(ksm, tenants, then, stacked) as sharers:
         replicate(ksm, tenants)
         ksm.set_speed(RARELY)
         with ExitStack() as stack:

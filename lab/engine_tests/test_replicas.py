@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import domains, numa, stress, wait
-from nuksmlab.area import address_of, child, equal_to, offered, stack_areas
+from nuksmlab.area import address_of, child, equal_to, offered
 from nuksmlab.domains import Group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import RARELY, Ksm, process_stat
@@ -685,9 +685,7 @@ def test_who_is_dear_and_cannot_leave_keeps_no_copies(
     def offer() -> None:
         stress.put(cgroup.path / "cgroup.procs", os.getpid())
         os.sched_setaffinity(0, numa.cpus(1))
-        areas.append(offered(contents))
-        stack_areas(areas[0], MANY_AREAS)
-        areas[0][:] = contents
+        areas.append(offered(contents, MANY_AREAS))
 
     def always_have_a_new_one() -> None:
         older = fork_and_wait()

@@ -27,39 +27,40 @@ def forget_soft_dirty() -> None:
     Path("/proc/self/clear_refs").write_text("4")
 
 
-def offered(contents: bytes) -> mmap.mmap:
-    """With these contents, in small pages, for KSM to merge."""
+def offered(contents: bytes, stacked: int = 0) -> mmap.mmap:
+    """With these contents, in small pages, for KSM to merge.
+
+    There are so many areas more in which the kernel looks for its pages; these are
+    not offered, and no fork has them.
+    """
     area = mmap.mmap(-1, len(contents), flags=mmap.MAP_PRIVATE)
     area.madvise(mmap.MADV_NOHUGEPAGE)
+    _stack(area, stacked)
     area.madvise(mmap.MADV_MERGEABLE)
     area.write(contents)
     return area
 
 
-def stack_areas(area: mmap.mmap, count: int) -> None:
-    """So many more, in which the kernel looks for the area's pages. It is empty then.
-
-    As a tenant's `stack`, for all of its pages.
-    """
+def _stack(area: mmap.mmap, count: int) -> None:
+    """As a tenant's `stack`, for all of its pages. It is empty then."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mremap.restype = ctypes.c_void_p
+    place = ctypes.c_void_p(address_of(area))
     length = ctypes.c_size_t(len(area))
     area[0] = 1
     for _ in range(count):
-        moved = libc.mremap(
-            *(ctypes.c_void_p(address_of(area)), length, length, MAYMOVE_DONTUNMAP),
-            None,
-        )
+        moved = libc.mremap(place, length, length, MAYMOVE_DONTUNMAP, None)
         assert moved != ctypes.c_void_p(-1).value, os.strerror(ctypes.get_errno())
+        libc.madvise(ctypes.c_void_p(moved), length, mmap.MADV_DONTFORK)
 
 
-def equal_to(tenant: Tenant) -> mmap.mmap:
-    """With the contents of its equal pages."""
+def equal_to(tenant: Tenant, stacked: int = 0) -> mmap.mmap:
+    """With the contents of its equal pages, as offered()."""
     length = tenant.equal_pages * mmap.PAGESIZE
     with Path(f"/proc/{tenant.pid}/mem").open("rb") as memory:
         memory.seek(int(tenant.facts["equal_at"], 16))
         contents = memory.read(length)
-    return offered(contents)
+    return offered(contents, stacked)
 
 
 @contextmanager

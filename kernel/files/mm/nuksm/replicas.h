@@ -262,26 +262,17 @@ unlock_areas:
 
 /*
  * Those who have more areas of a page than others get pages of their own, before it is folded.
- * Returns -ENOENT if it is gone, or another error.
+ * Returns -ENOENT if it is gone, or nobody's any more and goes with who has it, or another error.
  */
 static int nuksm_fold_dear(struct ksm_stable_node *stable_node, struct folio *from,
 			   struct ksm_stable_node *target, struct folio *to)
 {
-	int err = -EBUSY;
-
 	nuksm_unshare_dear(stable_node, NUKSM_MOST_TO_FOLD);
-	if (!hlist_empty(&stable_node->hlist))
-		return nuksm_fold_at_once(stable_node, from, target, to,
-					  max(NUKSM_MOST_TO_FOLD,
-					      NUKSM_FEW_AREAS * stable_node->rmap_hlist_len));
-	if (folio_trylock(from)) {
-		if (!folio_mapped(from)) {
-			nuksm_drop_folded(stable_node, from);
-			err = -ENOENT;
-		}
-		folio_unlock(from);
-	}
-	return err;
+	if (hlist_empty(&stable_node->hlist))
+		return -ENOENT;
+	return nuksm_fold_at_once(stable_node, from, target, to,
+				  max(NUKSM_MOST_TO_FOLD,
+				      NUKSM_FEW_AREAS * stable_node->rmap_hlist_len));
 }
 
 /*
