@@ -30,28 +30,32 @@ def forget_soft_dirty() -> None:
 def offered(contents: bytes, stacked: int = 0) -> mmap.mmap:
     """With these contents, in small pages, for KSM to merge.
 
-    There are so many areas more in which the kernel looks for its pages; these are
-    not offered, and no fork has them.
+    If the kernel is to look for its pages in so many areas more, there is an empty page
+    behind them; these areas are not offered, and no fork has them.
     """
-    area = mmap.mmap(-1, len(contents), flags=mmap.MAP_PRIVATE)
+    length = len(contents) + (mmap.PAGESIZE if stacked else 0)
+    area = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE)
     area.madvise(mmap.MADV_NOHUGEPAGE)
-    _stack(area, stacked)
+    _stack(area, len(contents), stacked)
     area.madvise(mmap.MADV_MERGEABLE)
     area.write(contents)
     return area
 
 
-def _stack(area: mmap.mmap, count: int) -> None:
-    """As a tenant's `stack`, for all of its pages. It is empty then."""
+def _stack(area: mmap.mmap, moved: int, count: int) -> None:
+    """So many bytes of it are moved away so often, as by a tenant's `stack`.
+
+    Not all of it, or it would be taken for another one from then on.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mremap.restype = ctypes.c_void_p
-    place = ctypes.c_void_p(address_of(area))
-    length = ctypes.c_size_t(len(area))
-    area[0] = 1
+    place, length = ctypes.c_void_p(address_of(area)), ctypes.c_size_t(moved)
+    if count:
+        area[0] = 1
     for _ in range(count):
-        moved = libc.mremap(place, length, length, MAYMOVE_DONTUNMAP, None)
-        assert moved != ctypes.c_void_p(-1).value, os.strerror(ctypes.get_errno())
-        libc.madvise(ctypes.c_void_p(moved), length, mmap.MADV_DONTFORK)
+        left = libc.mremap(place, length, length, MAYMOVE_DONTUNMAP, None)
+        assert left != ctypes.c_void_p(-1).value, os.strerror(ctypes.get_errno())
+        libc.madvise(ctypes.c_void_p(left), length, mmap.MADV_DONTFORK)
 
 
 def equal_to(tenant: Tenant, stacked: int = 0) -> mmap.mmap:
