@@ -719,6 +719,34 @@ def test_who_is_dear_and_cannot_leave_keeps_no_copies(
     model.check_intact(pair)
 
 
+@pytest.mark.slow
+def test_what_is_dear_and_idle_goes_in_time(ksm: Ksm, start: StartTenant) -> None:
+    """Each look asks for it, but only now and then through all of its areas. A child
+    that ksmd does not know of keeps its parent from leaving before."""
+    pair = [start(f"pair-{node}", node, mib=1, equal=1, private=99) for node in (0, 1)]
+    contents = equal_to(pair[0])[: mmap.PAGESIZE] * MAPPINGS
+    areas: list[mmap.mmap] = []
+
+    def offer() -> None:
+        os.sched_setaffinity(0, numa.cpus(1))
+        areas.append(offered(contents, MANY_AREAS))
+
+    merge(ksm, pair)
+    with puppet(offer, fork_and_wait) as dear:
+        with reading(pair[0]), reading(pair[1]):
+            wait_for(ksm, pair[0].equal_pages)
+            before = ksm.merged()
+            dear.next()
+            ksm.merge(before + MAPPINGS)
+            rarely(ksm)
+            child = int(dear.next())
+        try:
+            wait_for(ksm, 0)
+        finally:
+            os.kill(child, signal.SIGKILL)
+    model.check_intact(pair)
+
+
 def test_who_leaves_a_full_page_lets_the_others_be_one_again(
     ksm: Ksm, start: StartTenant
 ) -> None:

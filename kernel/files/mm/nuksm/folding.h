@@ -118,8 +118,9 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
 		/* A page of one's own is none for who needs memory */
 		unshare = !nuksm_folding.urgent && nuksm_folding.wanted[nid] <= 0;
 		/* One that no other has room for is a page as any other, if it is not busy */
-		done = target ? nuksm_fold_into(dup, target, unshare) == -ENOENT :
-				nuksm_find_out(dup, chain, &dear) != -EBUSY;
+		done = target ?
+		       nuksm_fold_into(dup, target, NUKSM_MOST_TO_FOLD, unshare) == -ENOENT :
+		       nuksm_find_out(dup, chain, &dear) != -EBUSY;
 		if (!done)
 			*passed += nuksm_is_to_fold(dup);
 		else if (target)

@@ -469,7 +469,7 @@ static unsigned long nuksm_look_pause(u64 took, unsigned int permille)
  */
 static unsigned long nuksm_fold(unsigned long pause)
 {
-	unsigned long folded = nuksm_replica_stats.folded;
+	unsigned long before = nuksm_replicas();
 	u64 began = task_sched_runtime(current), took;
 	bool more = true;
 
@@ -481,7 +481,7 @@ static unsigned long nuksm_fold(unsigned long pause)
 			schedule_timeout_idle(msecs_to_jiffies(NUKSM_FOLD_PAUSE_MS));
 	}
 	nuksm_end_folding();
-	if (nuksm_replica_stats.folded == folded && nuksm_replicas())
+	if (nuksm_replicas() && nuksm_replicas() >= before)
 		return min(2 * pause, NUKSM_FOLD_AT_LEAST_EVERY);
 	took = task_sched_runtime(current) - began;
 	return clamp(nsecs_to_jiffies(NUKSM_FOLD_TIMES * took), NUKSM_FOLD_EVERY,

@@ -119,6 +119,20 @@ static unsigned int nuksm_all_areas(const struct ksm_stable_node *stable_node,
 	return areas;
 }
 
+/*
+ * Locks all areas in which a page may be. Returns 0; -EBUSY; or -E2BIG if there are more than
+ * @most.
+ */
+static int nuksm_lock_at_most(const struct ksm_stable_node *stable_node, unsigned int most)
+{
+	if (!nuksm_lock_areas(stable_node))
+		return -EBUSY;
+	if (nuksm_all_areas(stable_node, most) <= most)
+		return 0;
+	nuksm_unlock_areas(stable_node, NULL);
+	return -E2BIG;
+}
+
 /* Returns 1 if the sharer has more areas than that, 0 if not, or -EBUSY: nobody can count them. */
 static int nuksm_is_dear(const struct ksm_rmap_item *sharer, unsigned int most)
 {
@@ -201,9 +215,10 @@ static int nuksm_move(struct ksm_stable_node *stable_node, int nid, unsigned int
 			folio_put(folio);
 			return err > 0 ? -EAGAIN : err;
 		}
-		/* There are many sharers, none of whom has more than others */
+		/* There are many sharers, none of whom has more than others, or had */
 		err = -EBUSY;
-		if (!nuksm_lock_areas(stable_node))
+		if (nuksm_lock_at_most(stable_node,
+				       NUKSM_FEW_AREAS * stable_node->rmap_hlist_len))
 			goto refused;
 	}
 	if (nuksm_all_are_found(folio)) {

@@ -184,20 +184,6 @@ out:
 #define NUKSM_MOST_TO_FOLD	(16 * NUKSM_MOST_AREAS)
 
 /*
- * Locks all areas in which a page may be. Returns 0; -EBUSY; or -E2BIG if there are more than
- * @most.
- */
-static int nuksm_lock_to_fold(const struct ksm_stable_node *stable_node, unsigned int most)
-{
-	if (!nuksm_lock_areas(stable_node))
-		return -EBUSY;
-	if (nuksm_all_areas(stable_node, most) <= most)
-		return 0;
-	nuksm_unlock_areas(stable_node, NULL);
-	return -E2BIG;
-}
-
-/*
  * Whoever has @from has @to instead, as if it was moved there: by a fork that ksmd does not
  * know of yet, too, and no mmap_lock is needed. Mappings are looked for by the sharers of
  * @from: those of @to are none of its. Both are locked, and all areas of @stable_node, which
@@ -221,7 +207,7 @@ static void nuksm_map_all_instead(struct ksm_stable_node *stable_node, struct fo
  * Lets all who share a page share @target, another one of the same chain with room for them, and
  * whoever else has it, at once. Where that cannot be found, as with the fork of an ended process,
  * its memory stays, but is nobody's any more. Returns -ENOENT, as @stable_node is gone then, or
- * what nuksm_lock_to_fold() says. Both pages are held.
+ * what nuksm_lock_at_most() says. Both pages are held.
  */
 static int nuksm_fold_at_once(struct ksm_stable_node *stable_node, struct folio *from,
 			      struct ksm_stable_node *target, struct folio *to,
@@ -229,7 +215,7 @@ static int nuksm_fold_at_once(struct ksm_stable_node *stable_node, struct folio 
 {
 	struct ksm_rmap_item *item;
 	struct hlist_node *next;
-	int err = nuksm_lock_to_fold(stable_node, most);
+	int err = nuksm_lock_at_most(stable_node, most);
 
 	if (err)
 		return err;
@@ -277,13 +263,13 @@ static int nuksm_fold_dear(struct ksm_stable_node *stable_node, struct folio *fr
 
 /*
  * Lets all who share a page share @target: at once; where areas are locked by others, or are many,
- * one after the other, as far as that goes; and who stays at once, if there are not too many.
+ * one after the other, as far as that goes; and who stays at once, if there are at most @most.
  * @unshare: of these, who has more areas than others gets a page of his own, if there is memory for
  * it. Returns how many share @target now, of those who did not all leave, or -ENOENT: @stable_node
  * is gone. @target may be gone, too, if there are none.
  */
 static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stable_node *target,
-			   bool unshare)
+			   unsigned int most, bool unshare)
 {
 	struct folio *from = nuksm_take_hold(stable_node), *to;
 	int err, n = 0;
@@ -298,8 +284,8 @@ static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stabl
 		goto put_from;
 	err = nuksm_fold_at_once(stable_node, from, target, to, NUKSM_MOST_AREAS);
 	n = err == -ENOENT ? err : nuksm_shift(stable_node, target, NUMA_NO_NODE);
-	if (n != -ENOENT && err == -E2BIG) {
-		err = nuksm_fold_at_once(stable_node, from, target, to, NUKSM_MOST_TO_FOLD);
+	if (n != -ENOENT && err == -E2BIG && most > NUKSM_MOST_AREAS) {
+		err = nuksm_fold_at_once(stable_node, from, target, to, most);
 		if (err == -E2BIG && unshare)
 			err = nuksm_fold_dear(stable_node, from, target, to);
 		if (err == -ENOENT)
@@ -484,6 +470,18 @@ static int nuksm_find_out(struct ksm_stable_node *stable_node,
 }
 
 /*
+ * Through how many areas looks go for who keeps a replica. What is in more than these is asked
+ * in each look in vain: so that this does not keep others from being looked at, only now and then
+ * through as many as are gone through at all.
+ */
+static unsigned int nuksm_most_to_fold(const struct ksm_stable_node *stable_node)
+{
+	unsigned long turn = stable_node->ranked + READ_ONCE(stable_node->kpfn);
+
+	return turn % BIT(NUKSM_ROUND_BITS) ? NUKSM_MOST_AREAS : NUKSM_MOST_TO_FOLD;
+}
+
+/*
  * A replica is there for those who use it, within the budget, beside a page that could have
  * all of its sharers. Returns whether any of them share another one now; @stable_node may be
  * gone then.
@@ -505,7 +503,8 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 	} else {
 		target = nuksm_dup_for(chain, stable_node);
 	}
-	return target && nuksm_fold_into(stable_node, target, !tight);
+	return target && nuksm_fold_into(stable_node, target, nuksm_most_to_fold(stable_node),
+					 !tight);
 }
 
 /* Is it a replica that is hot, and could be folded into @other? */
@@ -534,7 +533,7 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 		return true;
 	nuksm_window(NUKSM_WINDOW_DRAW_IN);
 	/* If nobody came, @stable_node may be gone */
-	if (nuksm_fold_into(replica, stable_node, false))
+	if (nuksm_fold_into(replica, stable_node, nuksm_most_to_fold(stable_node), false))
 		stable_node->elsewhere = NUKSM_FOLLOWS_AT - 1;
 	return true;
 }
