@@ -8,7 +8,7 @@ kernel's pages, too.
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,10 +50,31 @@ class Guest:
         ]
 
 
+def threads_of(pid: int) -> str:
+    """What each of its threads does, and for how long it did: to tell a virtual CPU
+    that spins from one that waits for an interrupt."""
+    said = []
+    for task in sorted(Path("/proc").glob(f"{pid}/task/*")):
+        with suppress(OSError):  # it has ended, or this kernel keeps no stacks
+            name, ran = (task / "comm").read_text(), (task / "schedstat").read_text()
+            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+            seconds = int(ran.split()[0]) / 1e9
+            said.append(f"{name.strip()}: {state}, {seconds:.1f} s of CPU time")
+            said.append((task / "stack").read_text().rstrip())
+    return "\n".join(said)
+
+
 @contextmanager
 def in_time(process: subprocess.Popen[str]) -> Iterator[None]:
-    """A guest that hangs is an error, and no wait: it is killed."""
-    late = threading.Timer(ANSWER_SECONDS, process.kill)
+    """A guest that hangs is an error, and no wait: it is killed, and what it did then
+    is told."""
+
+    def end() -> None:
+        doing = threads_of(process.pid)
+        print(f"a virtual machine does not answer:\n{doing}", flush=True)
+        process.kill()
+
+    late = threading.Timer(ANSWER_SECONDS, end)
     late.start()
     try:
         yield
