@@ -720,25 +720,33 @@ def test_who_is_dear_and_cannot_leave_keeps_no_copies(
 
 
 @pytest.mark.slow
-def test_what_is_dear_and_idle_goes_in_time(ksm: Ksm, start: StartTenant) -> None:
-    """Each look asks for it, but only now and then through all of its areas. A child
-    that ksmd does not know of keeps its parent from leaving before."""
+@pytest.mark.parametrize("stacked", [100, MANY_AREAS])
+def test_what_is_dear_and_idle_goes_in_time(
+    ksm: Ksm, start: StartTenant, stacked: int
+) -> None:
+    """Each look asks for it, but only now and then through all of its areas, or with
+    pages of its own. A child that ksmd does not know of keeps its parent from leaving
+    before."""
     pair = [start(f"pair-{node}", node, mib=1, equal=1, private=99) for node in (0, 1)]
     contents = equal_to(pair[0])[: mmap.PAGESIZE] * MAPPINGS
     areas: list[mmap.mmap] = []
 
-    def offer() -> None:
+    def offer() -> int:
         os.sched_setaffinity(0, numa.cpus(1))
-        areas.append(offered(contents, MANY_AREAS))
+        areas.append(offered(contents, stacked))
+        return address_of(areas[0])
 
     merge(ksm, pair)
     with puppet(offer, fork_and_wait) as dear:
         with reading(pair[0]), reading(pair[1]):
             wait_for(ksm, pair[0].equal_pages)
             before = ksm.merged()
-            dear.next()
+            first = int(dear.next())
             ksm.merge(before + MAPPINGS)
             rarely(ksm)
+            at = int(pair[1].facts["equal_at"], 16)
+            [near] = set(model.frames(pair[1].pid, at, 1))
+            assert set(model.frames(dear.pid, first, MAPPINGS)) == {near}
             child = int(dear.next())
         try:
             wait_for(ksm, 0)

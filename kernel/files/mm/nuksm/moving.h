@@ -218,7 +218,8 @@ static int nuksm_move(struct ksm_stable_node *stable_node, int nid, unsigned int
 		/* There are many sharers, none of whom has more than others, or had */
 		err = -EBUSY;
 		if (nuksm_lock_at_most(stable_node,
-				       NUKSM_FEW_AREAS * stable_node->rmap_hlist_len))
+				       max(NUKSM_MOST_AREAS,
+					   NUKSM_FEW_AREAS * stable_node->rmap_hlist_len)))
 			goto refused;
 	}
 	if (nuksm_all_are_found(folio)) {

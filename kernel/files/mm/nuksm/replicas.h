@@ -183,6 +183,9 @@ out:
  */
 #define NUKSM_MOST_TO_FOLD	(16 * NUKSM_MOST_AREAS)
 
+/* Looks do that once in so many times. */
+#define NUKSM_SELDOM		32
+
 /*
  * Whoever has @from has @to instead, as if it was moved there: by a fork that ksmd does not
  * know of yet, too, and no mmap_lock is needed. Mappings are looked for by the sharers of
@@ -248,7 +251,8 @@ unlock_areas:
 
 /*
  * Those who have more areas of a page than others get pages of their own, before it is folded.
- * Returns -ENOENT if it is gone, or nobody's any more and goes with who has it, or another error.
+ * Returns -ENOENT if it is gone, or listed for nobody any more and goes with who has it, or another
+ * error.
  */
 static int nuksm_fold_dear(struct ksm_stable_node *stable_node, struct folio *from,
 			   struct ksm_stable_node *target, struct folio *to)
@@ -470,15 +474,13 @@ static int nuksm_find_out(struct ksm_stable_node *stable_node,
 }
 
 /*
- * Through how many areas looks go for who keeps a replica. What is in more than these is asked
- * in each look in vain: so that this does not keep others from being looked at, only now and then
- * through as many as are gone through at all.
+ * Through how many areas looks go to fold a replica. One that is in more than these and stays
+ * is asked in each look in vain: so that this does not keep others from being looked at, through
+ * as many as are gone through at all only now and then. By chance, as nobody then chooses when.
  */
-static unsigned int nuksm_most_to_fold(const struct ksm_stable_node *stable_node)
+static unsigned int nuksm_most_to_fold(void)
 {
-	unsigned long turn = stable_node->ranked + READ_ONCE(stable_node->kpfn);
-
-	return turn % BIT(NUKSM_ROUND_BITS) ? NUKSM_MOST_AREAS : NUKSM_MOST_TO_FOLD;
+	return get_random_u32_below(NUKSM_SELDOM) ? NUKSM_MOST_AREAS : NUKSM_MOST_TO_FOLD;
 }
 
 /*
@@ -503,7 +505,8 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 	} else {
 		target = nuksm_dup_for(chain, stable_node);
 	}
-	return target && nuksm_fold_into(stable_node, target, nuksm_most_to_fold(stable_node),
+	return target && nuksm_fold_into(stable_node, target,
+					 tight ? NUKSM_MOST_TO_FOLD : nuksm_most_to_fold(),
 					 !tight);
 }
 
@@ -533,7 +536,7 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 		return true;
 	nuksm_window(NUKSM_WINDOW_DRAW_IN);
 	/* If nobody came, @stable_node may be gone */
-	if (nuksm_fold_into(replica, stable_node, nuksm_most_to_fold(stable_node), false))
+	if (nuksm_fold_into(replica, stable_node, nuksm_most_to_fold(), false))
 		stable_node->elsewhere = NUKSM_FOLLOWS_AT - 1;
 	return true;
 }
