@@ -172,6 +172,24 @@ def twins(ksm: Ksm, start: StartTenant) -> Iterator[list[Tenant]]:
     model.check_intact(twin for twin in twins if twin.process.poll() is None)
 
 
+@pytest.mark.slow
+def test_many_who_are_easy_to_find_share_pages_that_move(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """A page is in more areas than are gone through for others, but nobody has many."""
+    first = [start(f"vm-{n}", 0, mib=1, equal=20, private=80) for n in range(70)]
+    for tenant in first:
+        tenant.command("stack 63")
+    merge(ksm, first)
+    before = ksm.read("migrate_unshared")
+    last = start("last", 1, mib=1, equal=20, private=80)
+    merge(ksm, [*first, last])
+    ksm.wait_scans(SCANS)
+    assert last.share_on(1) > 0
+    assert ksm.read("migrate_unshared") == before
+    model.check_intact([*first, last])
+
+
 @contextmanager
 def lock_of_areas(
     ksm: Ksm, first: Tenant, last: Tenant

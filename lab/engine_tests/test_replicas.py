@@ -737,7 +737,8 @@ def test_what_is_dear_and_idle_goes_in_time(
         return address_of(areas[0])
 
     merge(ksm, pair)
-    with puppet(offer, fork_and_wait) as dear:
+    with ExitStack() as stack:
+        dear = stack.enter_context(puppet(offer, fork_and_wait))
         with reading(pair[0]), reading(pair[1]):
             wait_for(ksm, pair[0].equal_pages)
             before = ksm.merged()
@@ -747,11 +748,8 @@ def test_what_is_dear_and_idle_goes_in_time(
             at = int(pair[1].facts["equal_at"], 16)
             [near] = set(model.frames(pair[1].pid, at, 1))
             assert set(model.frames(dear.pid, first, MAPPINGS)) == {near}
-            child = int(dear.next())
-        try:
-            wait_for(ksm, 0)
-        finally:
-            os.kill(child, signal.SIGKILL)
+            stack.callback(os.kill, int(dear.next()), signal.SIGKILL)
+        wait_for(ksm, 0)
     model.check_intact(pair)
 
 
