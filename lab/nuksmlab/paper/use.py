@@ -22,6 +22,9 @@ USES_BY_PAGE = 5
 PERMILLE = 1000
 # So many looks learn what is hot.
 LOOKS = 24
+# And so many where pages go to the one who uses them: each once those who are on its
+# node happen not to use it for some looks.
+LOOKS_APART = 48
 # With this budget so many more see what still changes.
 WATCHED_PERCENT = 5
 LATE_LOOKS = 20
@@ -123,7 +126,7 @@ def merge(ksm: Ksm, use: Use, running: Sequence[Running]) -> Learned | None:
         return None
     watch = Watch(ksm)
     with using(use, instances):
-        watch.look(LOOKS)
+        watch.look(LOOKS_APART if use["kind"] == APART else LOOKS)
         late = late_changes(watch) if use["budget_percent"] == WATCHED_PERCENT else None
     if use["kind"] == MOVED:
         prefer(use, instances, instances[0].pages // 2)

@@ -145,8 +145,8 @@ def table(outcomes: Outcomes) -> Table:
     note = (
         "Of the DRAM accesses of those who use their pages, and of what KSM saves. "
         "Late changes are replicas made or folded and pages moved in "
-        f"{use.LATE_LOOKS} looks, after {use.LOOKS} others, before anything is moved: "
-        f"watched with a budget of {use.WATCHED_PERCENT} %."
+        f"{use.LATE_LOOKS} looks, after {use.LOOKS} others ({use.LOOKS_APART} apart), "
+        f"before anything is moved: watched with a budget of {use.WATCHED_PERCENT} %."
     )
     return Table(
         "replicas", "Remote accesses and savings", columns, rows, note, bare_heads=True
