@@ -96,6 +96,21 @@ def pair(ksm: Ksm, start: StartTenant) -> list[Tenant]:
 
 
 @pytest.fixture
+def small_pair(ksm: Ksm, start: StartTenant) -> list[Tenant]:
+    """Two on different nodes that share all of their pages, which are few."""
+    tenants = [start(f"pair-{node}", node, mib=1, seed=3) for node in (0, 1)]
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    return tenants
+
+
+@pytest.fixture
+def often(ksm: Ksm) -> None:
+    """A look each second, whatever it takes here; and room for all replicas."""
+    ksm.write("look_cpu_permille", 1000)
+    ksm.write("replica_percent", 100)
+
+
+@pytest.fixture
 def stranger() -> Iterator[Group]:
     """A cgroup in a domain of its own."""
     stress.account_memory()

@@ -7,14 +7,12 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from nuksmlab import domains, numa, stress, wait
-from nuksmlab.area import address_of, child, equal_to, offered
+from nuksmlab.area import child, equal_to
 from nuksmlab.domains import Group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import RARELY, Ksm, process_stat
@@ -23,7 +21,7 @@ from nuksmlab.puppet import fork_and_wait, puppet
 from nuksmlab.replicas import count, wait_for
 from nuksmlab.tenant import Spec, StartTenant, Tenant
 
-pytestmark = pytest.mark.needs(nodes=2)
+pytestmark = [pytest.mark.needs(nodes=2), pytest.mark.usefixtures("often")]
 
 MIB = 2
 PAGES = MIB * 256
@@ -37,9 +35,6 @@ NOBODY = 65534
 # Looks within which pages that are used in each get the budget of others.
 TAKEN = 60
 
-# So many of a page, with so many areas each, are too long to find: more than 65,536.
-MAPPINGS, MANY_AREAS = 64, 1100
-
 # One page in twenty; so few of them may be missed.
 HOT = PAGES // 20
 FEW = 2
@@ -51,25 +46,8 @@ def near(pair: Sequence[Tenant], first: int = 0, pages: int = PAGES) -> int:
     return list(nodes)[first : first + pages].count((0, 1))
 
 
-def overfill(start: StartTenant, node: int) -> list[Tenant]:
-    """Leaves less than the low watermark free: the kernel begins to reclaim."""
-    low = numa.high_watermark_mib(node) * 5 // 6
-    fillers: list[Tenant] = []
-    while (room := numa.free_mib(node) - (low - low // 16)) > 0:
-        name = f"filler-{node}-{len(fillers)}"
-        fillers.append(start(name, node, mib=room, equal=0, private=100))
-    return fillers
-
-
 def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
     ksm.merge(sum(tenant.equal_pages for tenant in tenants))
-
-
-@pytest.fixture(autouse=True)
-def often(ksm: Ksm) -> None:
-    """A look each second, whatever it takes here; and room for all replicas."""
-    ksm.write("look_cpu_permille", 1000)
-    ksm.write("replica_percent", 100)
 
 
 def test_pages_that_both_use_are_near_for_both(ksm: Ksm, pair: list[Tenant]) -> None:
@@ -287,14 +265,6 @@ def test_what_cannot_be_copied_takes_no_copies_from_others(
     model.check_intact([forked, *by_turns])
 
 
-@pytest.fixture
-def small_pair(ksm: Ksm, start: StartTenant) -> list[Tenant]:
-    """Two on different nodes that share all of their pages, which are few."""
-    tenants = [start(f"pair-{node}", node, mib=1, seed=3) for node in (0, 1)]
-    merge(ksm, tenants)
-    return tenants
-
-
 def test_a_fork_of_another_keeps_nobody_from_a_copy(
     ksm: Ksm, small_pair: list[Tenant]
 ) -> None:
@@ -305,80 +275,6 @@ def test_a_fork_of_another_keeps_nobody_from_a_copy(
     rarely(ksm)
     with child(area), reading(small_pair[0]), reading(small_pair[1]):
         looks_until_near(ksm, small_pair, pages, [])
-    model.check_intact(small_pair)
-
-
-@dataclass
-class Forked:
-    """Who has the pair's pages, as has a child of his that ksmd does not know of."""
-
-    pid: int
-    child: int
-    area: int
-
-    def nodes(self, pages: int) -> list[list[int]]:
-        """For each of both, where its pages are."""
-        return [numa.nodes_of(pid, self.area, pages) for pid in (self.pid, self.child)]
-
-    def of_child(self, pages: int) -> bytes:
-        """What is there for it."""
-        with Path(f"/proc/{self.child}/mem").open("rb") as memory:
-            memory.seek(self.area)
-            return memory.read(pages * mmap.PAGESIZE)
-
-    def end_child(self) -> None:
-        os.kill(self.child, signal.SIGKILL)
-
-
-@contextmanager
-def forked_beside(ksm: Ksm, pair: Sequence[Tenant]) -> Iterator[list[Forked]]:
-    """Two others, one on each node, have the pair's pages, of which there are copies
-    for all; then a child each, which ksmd does not know of. In the end all of these
-    exit."""
-    areas: list[mmap.mmap] = []
-    pages = pair[0].equal_pages
-
-    def offer(node: int) -> int:
-        os.sched_setaffinity(0, numa.cpus(node))
-        areas.append(equal_to(pair[0]))
-        return address_of(areas[0])
-
-    with ExitStack() as stack:
-        others = [
-            stack.enter_context(puppet(partial(offer, node), fork_and_wait))
-            for node in (0, 1)
-        ]
-        before = ksm.merged()
-        offered = [int(other.next()) for other in others]
-        ksm.merge(before + 2 * pages)
-        with reading(pair[0]), reading(pair[1]):
-            wait_for(ksm, pages)
-            rarely(ksm)
-            forked = [
-                Forked(other.pid, int(other.next()), area)
-                for other, area in zip(others, offered, strict=True)
-            ]
-            for one in forked:
-                stack.callback(one.end_child)
-            yield forked
-
-
-def test_forks_have_what_their_parents_have_once_copies_are_folded(
-    ksm: Ksm, small_pair: list[Tenant]
-) -> None:
-    """Nobody keeps a copy by forking, nor memory from who needs it."""
-    pages, shared = small_pair[0].equal_pages, ksm.read("pages_shared")
-    contents = equal_to(small_pair[0])[:]
-    with forked_beside(ksm, small_pair) as forked:
-        ksm.write("replica_percent", 0)
-        wait_for(ksm, 0)
-        assert ksm.read("pages_shared") == shared
-        where = small_pair[0].equal_pages_nodes()
-        for one in forked:
-            assert one.nodes(pages) == [where, where]
-            assert one.of_child(pages) == contents
-    # By now ksmd has found that who exited is gone, and all counts agree
-    merge(ksm, small_pair)
     model.check_intact(small_pair)
 
 
@@ -516,20 +412,6 @@ def test_who_is_left_has_pages_that_are_paid_for(ksm: Ksm, pair: list[Tenant]) -
         model.check_intact(pair[1:])
 
 
-def test_who_is_left_has_no_copies_though_nobody_looks(
-    ksm: Ksm, small_pair: list[Tenant]
-) -> None:
-    """What was a copy is the last page with its content."""
-    with reading(small_pair[0]), reading(small_pair[1]):
-        wait_for(ksm, small_pair[0].equal_pages)
-        ksm.write("look_cpu_permille", 1)  # hardly: there is a minute between two
-    small_pair[0].quit()
-    ksm.wait_scans(2)
-    ksm.write("look_cpu_permille", 0)
-    wait_for(ksm, 0)
-    model.check_intact(small_pair[1:])
-
-
 def test_who_writes_leaves_the_others_theirs(ksm: Ksm, pair: list[Tenant]) -> None:
     with reading(pair[0]), reading(pair[1]):
         wait_for(ksm, PAGES)
@@ -644,156 +526,6 @@ def test_nobody_is_given_a_page_whose_memory_has_failed(
     first = int(pair[1].facts["equal_at"], 16)
     assert not set(failed) & set(model.frames(pair[1].pid, first, PAGES))
     model.check_intact(pair[1:])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("sharers", "areas"), [(1, 20_000), (70, 64)])
-def test_who_is_long_to_find_keeps_no_copies(
-    ksm: Ksm, start: StartTenant, sharers: int, areas: int
-) -> None:
-    """Folding takes going through all areas where a copy's mappings could be: of one
-    who has more than others, or of many who have few each."""
-    first = start("first", 0, mib=1, equal=20, private=80)
-    others = [
-        start(f"other-{n}", 1, mib=1, equal=20, private=80) for n in range(sharers)
-    ]
-    for other in others:
-        other.command(f"stack {areas}")
-    merge(ksm, [first, *others])
-    with reading(first), reading(others[0]):
-        wait_for(ksm, first.equal_pages)
-        assert all(other.share_on(1) == 1 for other in others)
-        ksm.write("replica_percent", 0)
-        wait_for(ksm, 0)
-    ksm.scan_once()
-    model.check_intact([first, *others])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("has_room", [False, True])
-def test_who_is_dear_and_cannot_leave_keeps_no_copies(
-    ksm: Ksm, start: StartTenant, has_room: bool
-) -> None:
-    """There are many areas where his mappings could be. His cgroup has no room for
-    pages of his own, or he has always a new child that ksmd does not know of."""
-    stress.account_memory()
-    cgroup = stress.Cgroup("dear")
-    pair = [start(f"pair-{node}", node, mib=1, equal=1, private=99) for node in (0, 1)]
-    contents = equal_to(pair[0])[: mmap.PAGESIZE] * MAPPINGS
-    areas: list[mmap.mmap] = []
-
-    def offer() -> None:
-        stress.put(cgroup.path / "cgroup.procs", os.getpid())
-        os.sched_setaffinity(0, numa.cpus(1))
-        areas.append(offered(contents, MANY_AREAS))
-
-    def always_have_a_new_one() -> None:
-        older = fork_and_wait()
-        while True:
-            newer = fork_and_wait()
-            os.kill(older, signal.SIGKILL)
-            os.waitpid(older, 0)
-            older = newer
-
-    try:
-        merge(ksm, pair)
-        with (
-            puppet(offer, always_have_a_new_one) as dear,
-            reading(pair[0]),
-            reading(pair[1]),
-        ):
-            wait_for(ksm, pair[0].equal_pages)
-            before = ksm.merged()
-            dear.next()
-            ksm.merge(before + MAPPINGS)
-            rarely(ksm)
-            if has_room:
-                dear.begin()
-            else:
-                cgroup.settle()
-                cgroup.leave(0)
-            ksm.write("replica_percent", 0)
-            wait_for(ksm, 0)
-    finally:
-        cgroup.end()
-    model.check_intact(pair)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stacked", [100, MANY_AREAS])
-def test_what_is_dear_and_idle_goes_in_time(
-    ksm: Ksm, start: StartTenant, stacked: int
-) -> None:
-    """Each look asks for it, but only now and then through all of its areas, or with
-    pages of its own. A child that ksmd does not know of keeps its parent from leaving
-    before."""
-    pair = [start(f"pair-{node}", node, mib=1, equal=1, private=99) for node in (0, 1)]
-    contents = equal_to(pair[0])[: mmap.PAGESIZE] * MAPPINGS
-    areas: list[mmap.mmap] = []
-
-    def offer() -> int:
-        os.sched_setaffinity(0, numa.cpus(1))
-        areas.append(offered(contents, stacked))
-        return address_of(areas[0])
-
-    merge(ksm, pair)
-    with ExitStack() as stack:
-        dear = stack.enter_context(puppet(offer, fork_and_wait))
-        with reading(pair[0]), reading(pair[1]):
-            wait_for(ksm, pair[0].equal_pages)
-            before = ksm.merged()
-            first = int(dear.next())
-            ksm.merge(before + MAPPINGS)
-            rarely(ksm)
-            at = int(pair[1].facts["equal_at"], 16)
-            [near] = set(model.frames(pair[1].pid, at, 1))
-            assert set(model.frames(dear.pid, first, MAPPINGS)) == {near}
-            stack.callback(os.kill, int(dear.next()), signal.SIGKILL)
-        wait_for(ksm, 0)
-    model.check_intact(pair)
-
-
-def test_who_leaves_a_full_page_lets_the_others_be_one_again(
-    ksm: Ksm, start: StartTenant
-) -> None:
-    """A copy that no other page has room for is none, as long as that is so."""
-    ksm.write("max_page_sharing", 3)
-    try:
-        tenants = [start(f"vm-{n}", n % 2, mib=MIB) for n in range(3)]
-        merge(ksm, tenants)
-        with reading(tenants[0]), reading(tenants[1]):
-            wait_for(ksm, PAGES)
-            late = start("late", 0, mib=MIB)
-            merge(ksm, [*tenants, late])
-            wait_for(ksm, 0)
-            assert ksm.read("pages_shared") == 2 * PAGES
-            late.quit()
-            wait_for(ksm, PAGES)
-        wait_for(ksm, 0)
-        assert ksm.read("pages_shared") == PAGES
-        model.check_intact(tenants)
-    finally:
-        ksm.unmerge()
-        ksm.write("max_page_sharing", 256)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("wide_watermarks")
-def test_there_are_none_where_memory_is_short(
-    ksm: Ksm, start: StartTenant, pair: list[Tenant]
-) -> None:
-    with reading(pair[0]), reading(pair[1]):
-        wait_for(ksm, PAGES)
-        # Or kswapd takes files instead
-        stress.put(Path("/proc/sys/vm/drop_caches"), 1)
-        fillers = [
-            filler for node in ksm.replicas() for filler in overfill(start, node)
-        ]
-        wait_for(ksm, 0)
-        for _ in range(SOON):
-            look(ksm)
-        assert count(ksm) == 0
-        model.check_intact([*pair, *fillers])
 
 
 def test_a_look_sees_more_that_is_local(ksm: Ksm, pair: list[Tenant]) -> None:

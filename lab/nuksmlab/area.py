@@ -27,22 +27,24 @@ def forget_soft_dirty() -> None:
     Path("/proc/self/clear_refs").write_text("4")
 
 
-def offered(contents: bytes, stacked: int = 0) -> mmap.mmap:
+def offered(
+    contents: bytes, stacked: int = 0, *, forks_have: bool = False
+) -> mmap.mmap:
     """With these contents, in small pages, for KSM to merge.
 
     If the kernel is to look for its pages in so many areas more, there is an empty page
-    behind them; these areas are not offered, and no fork has them.
+    behind them; these areas are not offered, and forks have them only if they are to.
     """
     length = len(contents) + (mmap.PAGESIZE if stacked else 0)
     area = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE)
     area.madvise(mmap.MADV_NOHUGEPAGE)
-    _stack(area, len(contents), stacked)
+    _stack(area, len(contents), stacked, forks_have=forks_have)
     area.madvise(mmap.MADV_MERGEABLE)
     area.write(contents)
     return area
 
 
-def _stack(area: mmap.mmap, moved: int, count: int) -> None:
+def _stack(area: mmap.mmap, moved: int, count: int, *, forks_have: bool) -> None:
     """So many bytes of it are moved away so often, as by a tenant's `stack`.
 
     Not all of it, or it would be taken for another one from then on.
@@ -55,7 +57,8 @@ def _stack(area: mmap.mmap, moved: int, count: int) -> None:
     for _ in range(count):
         left = libc.mremap(place, length, length, MAYMOVE_DONTUNMAP, None)
         assert left != ctypes.c_void_p(-1).value, os.strerror(ctypes.get_errno())
-        libc.madvise(ctypes.c_void_p(left), length, mmap.MADV_DONTFORK)
+        if not forks_have:
+            libc.madvise(ctypes.c_void_p(left), length, mmap.MADV_DONTFORK)
 
 
 def equal_to(tenant: Tenant, stacked: int = 0) -> mmap.mmap:

@@ -37,6 +37,7 @@ SMALL = (
     quick("engine-replicas", ["build-lab", "kernel-lab"]),
     quick("guest-2", ["build"]),
     quick("engine-looks", ["build-lab", "kernel-lab"]),
+    quick("engine-folding", ["build-lab", "kernel-lab"]),
     quick("engine-latecomers", ["build-lab", "kernel-lab"]),
     quick("engine-program", ["build", "kernel-lab"]),
     part("check", after=["build"]),
@@ -81,7 +82,7 @@ MORE = (
         part(f"{name}-7.3", name, NEWER, after=["build", "kernel-lab-7.3"])
         for name in (
             *("engine-2", "engine-replicas", "engine-looks"),
-            *("engine-latecomers", "engine-program"),
+            *("engine-folding", "engine-latecomers", "engine-program"),
         )
     ),
     part("kernel-check-7.3", "kernel-check", NEWER, after=["kernel-lab-7.3"]),

@@ -449,10 +449,7 @@ static void nuksm_look(u64 most_ns)
 	nuksm_look_ends(n, NUKSM_MOVES_COST * most_ns);
 }
 
-/*
- * How long nobody looks after a look that took so much of a CPU's time: it is paid for by
- * then, whatever the setting has been meanwhile.
- */
+/* How long nobody looks after a look that took so much of a CPU's time: it is paid for then. */
 static unsigned long nuksm_look_pause(u64 took, unsigned int permille)
 {
 	u64 ms = max_t(u64, div_u64(took, permille * NSEC_PER_USEC),
@@ -512,6 +509,7 @@ static int nuksm_look_thread(void *unused)
 {
 	unsigned long ended = jiffies, folded = jiffies, pause;
 	unsigned long fold_pause = NUKSM_FOLD_EVERY;
+	unsigned int allowed = 1; /* when the last look was */
 	u64 took = 0;
 	long woken;
 
@@ -521,7 +519,8 @@ static int nuksm_look_thread(void *unused)
 	while (!kthread_should_stop()) {
 		unsigned int permille = READ_ONCE(nuksm_look_permille);
 
-		pause = nuksm_look_pause(took, permille ?: 1);
+		/* If there is to be less of them now, that one was none too many */
+		pause = nuksm_look_pause(took, max(permille, allowed));
 		woken = wait_event_freezable_timeout(nuksm_look_wait,
 						     kthread_should_stop() ||
 						     nuksm_must_fold(folded + fold_pause) ||
@@ -543,6 +542,7 @@ static int nuksm_look_thread(void *unused)
 			nuksm_look(permille * NUKSM_LOOK_EVERY_MS *
 				   (NSEC_PER_MSEC / 1000));
 			took = task_sched_runtime(current) - began;
+			allowed = permille;
 			nuksm_count(&nuksm_look_stats.cpu_us,
 				    div_u64(took, NSEC_PER_USEC));
 		}

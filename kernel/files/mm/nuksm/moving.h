@@ -6,6 +6,8 @@
 #ifndef _MM_NUKSM_MOVING_H
 #define _MM_NUKSM_MOVING_H
 
+#include <linux/delay.h>
+
 /* Of a page in one scan. */
 #define NUKSM_MOST_MOVES	(BIT(NUKSM_MOVES_BITS) - 1)
 
@@ -120,13 +122,26 @@ static unsigned int nuksm_all_areas(const struct ksm_stable_node *stable_node,
 }
 
 /*
- * Locks all areas in which a page may be. Returns 0; -EBUSY; or -E2BIG if there are more than
- * @most.
+ * Who forks all the time has the lock of his areas most of it: so often is it tried for where
+ * that must not keep a page, with so many us between.
  */
-static int nuksm_lock_at_most(const struct ksm_stable_node *stable_node, unsigned int most)
+#define NUKSM_LOCK_TRIES	20
+#define NUKSM_LOCK_TRY_US	20
+
+/*
+ * Locks all areas in which a page may be, at once or in so many @tries. Returns 0; -EBUSY; or
+ * -E2BIG if there are more than @most.
+ */
+static int nuksm_lock_at_most(const struct ksm_stable_node *stable_node, unsigned int most,
+			      unsigned int tries)
 {
-	if (!nuksm_lock_areas(stable_node))
-		return -EBUSY;
+	while (!nuksm_lock_areas(stable_node)) {
+		if (!--tries)
+			return -EBUSY;
+		/* Not asleep: this is paid for with CPU time, which is bounded */
+		udelay(NUKSM_LOCK_TRY_US);
+		cond_resched(); /* who has it may be waiting for this CPU */
+	}
 	if (nuksm_all_areas(stable_node, most) <= most)
 		return 0;
 	nuksm_unlock_areas(stable_node, NULL);
@@ -219,7 +234,7 @@ static int nuksm_move(struct ksm_stable_node *stable_node, int nid, unsigned int
 		err = -EBUSY;
 		if (nuksm_lock_at_most(stable_node,
 				       max(NUKSM_MOST_AREAS,
-					   NUKSM_FEW_AREAS * stable_node->rmap_hlist_len)))
+					   NUKSM_FEW_AREAS * stable_node->rmap_hlist_len), 1))
 			goto refused;
 	}
 	if (nuksm_all_are_found(folio)) {
