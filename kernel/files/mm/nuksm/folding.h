@@ -151,16 +151,16 @@ static struct rb_node *nuksm_first_from(struct rb_root *root, u32 checksum)
 /* Asking for the time takes longer than passing a page without replicas. */
 #define NUKSM_PASSED_AT_ONCE	64
 
-/* Has nuksmd had its CPU time? */
+/* Is it @until, in ns? */
 static bool nuksm_is_fold_over(u64 until)
 {
 	if (!nuksm_folding.folded && ++nuksm_folding.passed % NUKSM_PASSED_AT_ONCE)
 		return false;
 	nuksm_folding.folded = false;
-	return task_sched_runtime(current) > until;
+	return ktime_get_ns() > until;
 }
 
-/* Folds replicas in one tree, until nuksmd has had so much CPU time. Returns if it is through. */
+/* Folds replicas in one tree, until then. Returns if it is through. */
 static bool nuksm_fold_tree(struct rb_root *root, u64 until)
 {
 	struct rb_node *node, *next;
@@ -236,12 +236,13 @@ static bool nuksm_folds_more(void)
 }
 
 /*
- * Folds replicas, from where it ended the last time, for so much CPU time as KSM's lock is held
- * at once. What is busy stays, until it is asked for again. Returns whether there is more.
+ * Folds replicas, from where it ended the last time, for as long as KSM's lock is held at once:
+ * not only in CPU time, as who has locks of areas gets the CPU between two tries for them. What
+ * is busy stays, until it is asked for again. Returns whether there is more.
  */
 static bool nuksm_fold_some(void)
 {
-	u64 until = task_sched_runtime(current) + NUKSM_HOLDS_MS * NSEC_PER_MSEC;
+	u64 until = ktime_get_ns() + NUKSM_HOLDS_MS * NSEC_PER_MSEC;
 	unsigned int nr = nuksm_nr_roots(ksm_nr_node_ids), tree = nuksm_folding.tree;
 
 	for (tree = nuksm_next_used(0, tree); tree < nr && nuksm_folds_more();

@@ -138,7 +138,6 @@ static int nuksm_lock_at_most(const struct ksm_stable_node *stable_node, unsigne
 	while (!nuksm_lock_areas(stable_node)) {
 		if (!--tries)
 			return -EBUSY;
-		/* Not asleep: this is paid for with CPU time, which is bounded */
 		udelay(NUKSM_LOCK_TRY_US);
 		cond_resched(); /* who has it may be waiting for this CPU */
 	}

@@ -268,8 +268,8 @@ static int nuksm_fold_dear(struct ksm_stable_node *stable_node, struct folio *fr
 
 /*
  * Lets all who share a page share @target: at once; where areas are locked by others, or are many,
- * one after the other, as far as that goes; and who stays at once, if there are at most @most. That
- * are more than in a move where replicas must go: then locks are tried for more than once, too.
+ * one after the other, as far as that goes; and where replicas must go, so that @most are more than
+ * in a move, who stays at once, if there are at most @most, with more tries for these locks.
  * @unshare: of these, who has more areas than others gets a page of his own, if there is memory for
  * it. Returns how many share @target now, of those who did not all leave, or -ENOENT: @stable_node
  * is gone. @target may be gone, too, if there are none.
@@ -278,7 +278,6 @@ static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stabl
 			   unsigned int most, bool unshare)
 {
 	struct folio *from = nuksm_take_hold(stable_node), *to;
-	unsigned int tries = most > NUKSM_MOST_AREAS ? NUKSM_LOCK_TRIES : 1;
 	int err, n = 0;
 
 	if (!from)
@@ -289,10 +288,10 @@ static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stabl
 	to = nuksm_take_hold(target);
 	if (IS_ERR_OR_NULL(to))
 		goto put_from;
-	err = nuksm_fold_at_once(stable_node, from, target, to, NUKSM_MOST_AREAS, tries);
+	err = nuksm_fold_at_once(stable_node, from, target, to, NUKSM_MOST_AREAS, 1);
 	n = err == -ENOENT ? err : nuksm_shift(stable_node, target, NUMA_NO_NODE);
-	if (n != -ENOENT && err == -E2BIG && most > NUKSM_MOST_AREAS) {
-		err = nuksm_fold_at_once(stable_node, from, target, to, most, tries);
+	if (n != -ENOENT && most > NUKSM_MOST_AREAS) {
+		err = nuksm_fold_at_once(stable_node, from, target, to, most, NUKSM_LOCK_TRIES);
 		if (err == -E2BIG && unshare)
 			err = nuksm_fold_dear(stable_node, from, target, to);
 		if (err == -ENOENT)
