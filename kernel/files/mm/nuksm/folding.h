@@ -119,7 +119,8 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
 		unshare = !nuksm_folding.urgent && nuksm_folding.wanted[nid] <= 0;
 		/* One that no other has room for is a page as any other, if it is not busy */
 		done = target ?
-		       nuksm_fold_into(dup, target, NUKSM_MOST_TO_FOLD, unshare) == -ENOENT :
+		       nuksm_fold_into(dup, target, NUKSM_MOST_TO_FOLD, unshare,
+				       NUKSM_LOCK_TRIES) == -ENOENT :
 		       nuksm_find_out(dup, chain, &dear) != -EBUSY;
 		if (!done)
 			*passed += nuksm_is_to_fold(dup);

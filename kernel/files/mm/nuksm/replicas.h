@@ -255,7 +255,8 @@ unlock_areas:
  * error.
  */
 static int nuksm_fold_dear(struct ksm_stable_node *stable_node, struct folio *from,
-			   struct ksm_stable_node *target, struct folio *to)
+			   struct ksm_stable_node *target, struct folio *to,
+			   unsigned int tries)
 {
 	nuksm_unshare_dear(stable_node, NUKSM_MOST_TO_FOLD);
 	if (hlist_empty(&stable_node->hlist))
@@ -263,19 +264,19 @@ static int nuksm_fold_dear(struct ksm_stable_node *stable_node, struct folio *fr
 	return nuksm_fold_at_once(stable_node, from, target, to,
 				  max(NUKSM_MOST_TO_FOLD,
 				      NUKSM_FEW_AREAS * stable_node->rmap_hlist_len),
-				  NUKSM_LOCK_TRIES);
+				  tries);
 }
 
 /*
  * Lets all who share a page share @target: at once; where areas are locked by others, or are many,
- * one after the other, as far as that goes; and where replicas must go, so that @most are more than
- * in a move, who stays at once, if there are at most @most, with more tries for these locks.
+ * one after the other, as far as that goes; and if @most are more than in a move, who stays at
+ * once, if there are at most @most, in so many @tries for these locks.
  * @unshare: of these, who has more areas than others gets a page of his own, if there is memory for
  * it. Returns how many share @target now, of those who did not all leave, or -ENOENT: @stable_node
  * is gone. @target may be gone, too, if there are none.
  */
 static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stable_node *target,
-			   unsigned int most, bool unshare)
+			   unsigned int most, bool unshare, unsigned int tries)
 {
 	struct folio *from = nuksm_take_hold(stable_node), *to;
 	int err, n = 0;
@@ -290,10 +291,10 @@ static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stabl
 		goto put_from;
 	err = nuksm_fold_at_once(stable_node, from, target, to, NUKSM_MOST_AREAS, 1);
 	n = err == -ENOENT ? err : nuksm_shift(stable_node, target, NUMA_NO_NODE);
-	if (n != -ENOENT && most > NUKSM_MOST_AREAS) {
-		err = nuksm_fold_at_once(stable_node, from, target, to, most, NUKSM_LOCK_TRIES);
+	if (n != -ENOENT && most > NUKSM_MOST_AREAS && (err == -E2BIG || tries > 1)) {
+		err = nuksm_fold_at_once(stable_node, from, target, to, most, tries);
 		if (err == -E2BIG && unshare)
-			err = nuksm_fold_dear(stable_node, from, target, to);
+			err = nuksm_fold_dear(stable_node, from, target, to, tries);
 		if (err == -ENOENT)
 			n = err;
 	}
@@ -509,7 +510,7 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 	}
 	return target && nuksm_fold_into(stable_node, target,
 					 tight ? NUKSM_MOST_TO_FOLD : nuksm_most_to_fold(),
-					 !tight);
+					 !tight, 1);
 }
 
 /* Is it a replica that is hot, and could be folded into @other? */
@@ -538,7 +539,7 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 		return true;
 	nuksm_window(NUKSM_WINDOW_DRAW_IN);
 	/* If nobody came, @stable_node may be gone */
-	if (nuksm_fold_into(replica, stable_node, nuksm_most_to_fold(), false))
+	if (nuksm_fold_into(replica, stable_node, nuksm_most_to_fold(), false, 1))
 		stable_node->elsewhere = NUKSM_FOLLOWS_AT - 1;
 	return true;
 }
