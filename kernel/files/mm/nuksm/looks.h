@@ -471,9 +471,7 @@ static unsigned long nuksm_fold(unsigned long pause)
 	bool more = true;
 
 	nuksm_begin_folding();
-	/* Who is about to be killed does not wait for others */
-	while (more && nuksm_replicas() && !freezing(current) &&
-	       (nuksm_folding.urgent || !READ_ONCE(nuksm_urgent)) && nuksm_take_turn()) {
+	while (more && nuksm_replicas() && !freezing(current) && nuksm_take_turn()) {
 		more = nuksm_fold_some();
 		mutex_unlock(&ksm_thread_mutex);
 		if (more)
