@@ -116,8 +116,8 @@ CHANGED = (
     "Replicas: late changes of hot pages that are apart were counted after 24 looks, "
     "now after 48: one run of four nodes had 11, where 8 are allowed. A page that one "
     "uses goes to him once those on its node have not used it in two of eight looks, "
-    "which is chance: by a model one change is left on the average then, and ten in "
-    "some runs; none after 48.",
+    "which is chance: by a model one change is left on the average then, and up to "
+    "eight in some runs; none after 48.",
 )
 OF_EMULATION = (
     "Sizes: the paper's instances have 2.8 to 20 GiB, ours 64 MiB in full and 16 in "

@@ -64,7 +64,7 @@ static bool nuksm_is_noted(void)
 	return !time_after(jiffies, nuksm_looks.began + msecs_to_jiffies(NUKSM_LOOK_MOST_MS));
 }
 
-/* KSM's lock is held for so much CPU time at once. */
+/* KSM's lock is held for so long at once, in CPU time; to fold replicas, by the clock. */
 #define NUKSM_HOLDS_MS		100
 
 /* So many mappings are gone through before those who wait for the mmap_lock have their turn. */
