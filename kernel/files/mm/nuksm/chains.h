@@ -47,11 +47,20 @@ static bool nuksm_is_same_dup(struct ksm_stable_node *dup,
 	return dup == other;
 }
 
+static bool nuksm_is_filed_as(struct ksm_stable_node *tree_node,
+			      struct ksm_stable_node *stable_node)
+{
+	if (!is_stable_node_chain(tree_node))
+		return tree_node == stable_node;
+	return nuksm_find_dup(tree_node, nuksm_is_same_dup, stable_node, NUMA_NO_NODE);
+}
+
 /*
- * The chain of a dup, which does not know it, or NULL if that is too long, or behind too many
- * others of its checksum, which somebody has made. These are beside each other in their tree.
+ * What a tree has of a page: itself, or the chain of a dup, which does not know it; or NULL if that
+ * is too long, or behind too many others of its checksum, which somebody has made. These are beside
+ * each other in their tree.
  */
-static struct ksm_stable_node *nuksm_chain_of(struct ksm_stable_node *stable_node)
+static struct ksm_stable_node *nuksm_filed_as(struct ksm_stable_node *stable_node)
 {
 	struct rb_node *node = nuksm_root_of(stable_node)->rb_node, *first = NULL;
 	struct ksm_stable_node *tree_node;
@@ -68,9 +77,7 @@ static struct ksm_stable_node *nuksm_chain_of(struct ksm_stable_node *stable_nod
 		tree_node = rb_entry(node, struct ksm_stable_node, node);
 		if (tree_node->checksum != stable_node->checksum)
 			break;
-		if (is_stable_node_chain(tree_node) &&
-		    nuksm_find_dup(tree_node, nuksm_is_same_dup, stable_node,
-				   NUMA_NO_NODE))
+		if (nuksm_is_filed_as(tree_node, stable_node))
 			return tree_node;
 	}
 	return NULL;

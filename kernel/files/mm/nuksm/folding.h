@@ -15,8 +15,12 @@
 /* Some node's memory is short: see the unwanted of &struct nuksm_node_count. */
 static bool nuksm_short;
 
-/* Somebody is about to be killed for memory, and waits for that of replicas. */
-static bool nuksm_urgent;
+/*
+ * How many who were about to be killed for memory have asked for that of replicas so far, and
+ * wait; how many had when the last folding began, and the last one that has ended. They wrap.
+ */
+static atomic_t nuksm_dying;
+static int nuksm_begun, nuksm_ended;
 
 /* Where memory was short, no replica is made for so many seconds; or nobody was to be killed. */
 #define NUKSM_AFTER_SHRINK_S	10
@@ -29,13 +33,16 @@ static DECLARE_WAIT_QUEUE_HEAD(nuksm_folded);
 /* Until then nobody waits for them: the last one who did got nothing. In seconds since boot. */
 static time64_t nuksm_in_vain_until;
 
-/* How often replicas were folded because they had to be. */
-static unsigned long nuksm_folds;
-
 /* Is memory short on some node? */
 static bool nuksm_is_short(void)
 {
 	return READ_ONCE(nuksm_short);
+}
+
+/* Does somebody wait who is about to be killed, and for whom no folding has begun? */
+static bool nuksm_is_urgent(void)
+{
+	return atomic_read(&nuksm_dying) != READ_ONCE(nuksm_begun);
 }
 
 /* So many of a node's pages are replicas. */
@@ -67,18 +74,24 @@ static unsigned long nuksm_over_budget(void)
  * struct nuksm_folding - which replicas are to be folded
  * @tree: number of the tree that is next
  * @checksum: of the page that is next there, or one before it
+ * @gone_through: so many pages with that checksum, or chains, are not to be asked again
+ * @busy: so many replicas of the next one are not, either
  * @passed: so many pages without replicas were passed
- * @folded: since the time was last asked for there was one that had some
+ * @tries: how often their locks are tried for: once, and then, if some were busy, often
+ * @again: some were
  * @all: they are all to be folded
  * @over: so many are, wherever they are, as there are more than the budget has
- * @urgent: as many as are wanted, wherever they are, and at once
+ * @urgent: as many as are wanted, wherever in the trees they are, and at once
  * @wanted: so many on each node, otherwise
  */
 static struct nuksm_folding {
 	unsigned int tree;
 	u32 checksum;
+	unsigned int gone_through;
+	unsigned int busy;
 	unsigned int passed;
-	bool folded;
+	unsigned int tries;
+	bool again;
 	bool all;
 	unsigned long over;
 	bool urgent;
@@ -95,11 +108,19 @@ static bool nuksm_is_to_fold(const struct ksm_stable_node *stable_node)
 	       (nuksm_folding.all || nuksm_folding.over || nuksm_folding.wanted[nid] > 0);
 }
 
+/* The next page to be asked is the first one with that checksum. */
+static void nuksm_fold_from(u32 checksum)
+{
+	nuksm_folding.checksum = checksum;
+	nuksm_folding.gone_through = 0;
+	nuksm_folding.busy = 0;
+}
+
 /*
- * Folds a replica of @chain, if there is one behind the first *@passed of those that are to
- * be. Returns whether there was.
+ * Folds the next replica of @chain, of those that are to be and not known to be busy. Returns
+ * whether there was one.
  */
-static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
+static bool nuksm_fold_next(struct ksm_stable_node *chain)
 {
 	struct ksm_stable_node *dup, *target;
 	bool dear, done, unshare;
@@ -107,11 +128,11 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
 	int nid;
 
 	/* So many are busy: they are left alone */
-	if (*passed == NUKSM_MOST_DUPS)
+	if (nuksm_folding.busy >= NUKSM_MOST_DUPS)
 		return false;
 	hlist_for_each_entry(dup, &chain->hlist, hlist_dup) {
 		cond_resched();
-		if (!nuksm_is_to_fold(dup) || n++ < *passed)
+		if (!nuksm_is_to_fold(dup) || n++ < nuksm_folding.busy)
 			continue;
 		nid = pfn_to_nid(READ_ONCE(dup->kpfn));
 		target = nuksm_dup_for(chain, dup);
@@ -120,12 +141,14 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain, unsigned int *passed)
 		/* One that no other has room for is a page as any other, if it is not busy */
 		done = target ?
 		       nuksm_fold_into(dup, target, NUKSM_MOST_TO_FOLD, unshare,
-				       NUKSM_LOCK_TRIES) == -ENOENT :
+				       nuksm_folding.tries) == -ENOENT :
 		       nuksm_find_out(dup, chain, &dear) != -EBUSY;
-		if (!done)
-			*passed += nuksm_is_to_fold(dup);
-		else if (target)
+		if (!done) {
+			nuksm_folding.busy += nuksm_is_to_fold(dup);
+			nuksm_folding.again = true;
+		} else if (target) {
 			nuksm_folding.wanted[nid]--;
+		}
 		if (done && nuksm_folding.over)
 			nuksm_folding.over--;
 		return true;
@@ -149,50 +172,70 @@ static struct rb_node *nuksm_first_from(struct rb_root *root, u32 checksum)
 	return first;
 }
 
+/* The next one to be asked in a tree. Others may have come or gone: these have to wait. */
+static struct rb_node *nuksm_next_to_fold(struct rb_root *root)
+{
+	struct rb_node *node = nuksm_first_from(root, nuksm_folding.checksum);
+	unsigned int n;
+
+	for (n = 0; node && n < nuksm_folding.gone_through; n++) {
+		if (rb_entry(node, struct ksm_stable_node, node)->checksum !=
+		    nuksm_folding.checksum)
+			break;
+		node = rb_next(node);
+		cond_resched();
+	}
+	return node;
+}
+
+/*
+ * Folds the replicas of a page that has some, or is the last one of its chain, and then a page as
+ * any other. @tree_node may be gone then. Returns whether that was done by @until, in ns; if not,
+ * that page is the next one.
+ */
+static bool nuksm_fold_page(struct ksm_stable_node *tree_node, struct rb_root *root, u64 until)
+{
+	bool in_time = true, dear;
+
+	if (!is_stable_node_chain(tree_node)) {
+		nuksm_find_out(tree_node, NULL, &dear);
+		return true;
+	}
+	while (in_time && nuksm_fold_next(tree_node)) {
+		cond_resched();
+		in_time = ktime_get_ns() <= until;
+	}
+	nuksm_collapse(tree_node, root);
+	return in_time;
+}
+
 /* Asking for the time takes longer than passing a page without replicas. */
 #define NUKSM_PASSED_AT_ONCE	64
-
-/* Is it @until, in ns? */
-static bool nuksm_is_fold_over(u64 until)
-{
-	if (!nuksm_folding.folded && ++nuksm_folding.passed % NUKSM_PASSED_AT_ONCE)
-		return false;
-	nuksm_folding.folded = false;
-	return ktime_get_ns() > until;
-}
 
 /* Folds replicas in one tree, until then. Returns if it is through. */
 static bool nuksm_fold_tree(struct rb_root *root, u64 until)
 {
 	struct rb_node *node, *next;
+	bool asks;
 
-	for (node = nuksm_first_from(root, nuksm_folding.checksum); node; node = next) {
+	for (node = nuksm_next_to_fold(root); node; node = next) {
 		struct ksm_stable_node *tree_node =
 			rb_entry(node, struct ksm_stable_node, node);
-		bool is_next = tree_node->checksum != nuksm_folding.checksum;
-		unsigned int passed = 0;
-		bool dear;
 
 		cond_resched();
-		nuksm_folding.checksum = tree_node->checksum;
-		/* Those of one checksum are gone through at once, as they are found by it */
-		if (is_next && nuksm_is_fold_over(until))
-			return false;
+		if (tree_node->checksum != nuksm_folding.checksum)
+			nuksm_fold_from(tree_node->checksum);
 		/* A chain may become a page, but stays in its place, or go */
 		next = rb_next(node);
-		if (!tree_node->replica)
-			continue;
-		nuksm_folding.folded = true;
-		/* The last one of its chain is a page as any other */
-		if (!is_stable_node_chain(tree_node)) {
-			nuksm_find_out(tree_node, NULL, &dear);
-			continue;
-		}
-		while (nuksm_fold_next(tree_node, &passed))
-			cond_resched();
-		nuksm_collapse(tree_node, root);
+		asks = tree_node->replica || !(++nuksm_folding.passed % NUKSM_PASSED_AT_ONCE);
+		if (tree_node->replica && !nuksm_fold_page(tree_node, root, until))
+			return false;
+		nuksm_folding.gone_through++;
+		nuksm_folding.busy = 0;
+		if (asks && ktime_get_ns() > until)
+			return false;
 	}
-	nuksm_folding.checksum = 0;
+	nuksm_fold_from(0);
 	return true;
 }
 
@@ -202,8 +245,11 @@ static void nuksm_begin_folding(void)
 	int nid;
 
 	WRITE_ONCE(nuksm_short, false);
-	/* Before what is wanted: who asks says that first */
-	nuksm_folding.urgent = xchg(&nuksm_urgent, false);
+	/* Before what is wanted: who waits has said that first */
+	WRITE_ONCE(nuksm_begun, atomic_read_acquire(&nuksm_dying));
+	nuksm_folding.urgent = nuksm_begun != nuksm_ended;
+	nuksm_folding.tries = 1;
+	nuksm_folding.again = false;
 	nuksm_folding.all = nuksm_folds_all();
 	nuksm_folding.over = nuksm_over_budget();
 	for_each_node(nid)
@@ -211,7 +257,7 @@ static void nuksm_begin_folding(void)
 			atomic_long_xchg(&nuksm_node_counts[nid].unwanted, 0);
 	if (nuksm_folding.all || nuksm_folding.over || nuksm_folding.urgent) {
 		nuksm_folding.tree = 0;
-		nuksm_folding.checksum = 0;
+		nuksm_fold_from(0);
 	}
 }
 
@@ -221,7 +267,7 @@ static void nuksm_end_folding(void)
 	if (nuksm_folding.urgent)
 		drain_all_pages(NULL);
 	nuksm_folding.urgent = false;
-	WRITE_ONCE(nuksm_folds, nuksm_folds + 1);
+	smp_store_release(&nuksm_ended, nuksm_begun); /* what was folded is seen */
 	wake_up(&nuksm_folded);
 }
 
@@ -238,8 +284,9 @@ static bool nuksm_folds_more(void)
 
 /*
  * Folds replicas, from where it ended the last time, for as long as KSM's lock is held at once:
- * not only in CPU time, as who has locks of areas gets the CPU between two tries for them. What
- * is busy stays, until it is asked for again. Returns whether there is more.
+ * not only in CPU time, as who has locks of areas gets the CPU between two tries for them. Those
+ * whose locks somebody has come last, so that nobody waits for these longer than he has to. What
+ * is busy then stays, until it is asked for again. Returns whether there is more.
  */
 static bool nuksm_fold_some(void)
 {
@@ -249,16 +296,22 @@ static bool nuksm_fold_some(void)
 	for (tree = nuksm_next_used(0, tree); tree < nr && nuksm_folds_more();
 	     tree = nuksm_next_used(0, tree + 1)) {
 		if (tree != nuksm_folding.tree)
-			nuksm_folding.checksum = 0;
+			nuksm_fold_from(0);
 		nuksm_folding.tree = tree;
 		if (!nuksm_fold_tree(root_stable_tree + tree, until))
 			return true;
 	}
-	if (tree >= nr) {
-		nuksm_folding.tree = 0;
-		nuksm_folding.checksum = 0;
-	}
-	return false;
+	if (tree < nr)
+		return false;
+	nuksm_folding.tree = 0;
+	nuksm_fold_from(0);
+	if (!nuksm_folding.again || !nuksm_folds_more())
+		return false;
+	nuksm_folding.again = false;
+	if (nuksm_folding.tries > 1)
+		return false;
+	nuksm_folding.tries = NUKSM_LOCK_TRIES;
+	return true;
 }
 
 static unsigned long nuksm_count_replicas(struct shrinker *shrinker,
@@ -271,9 +324,11 @@ static unsigned long nuksm_count_replicas(struct shrinker *shrinker,
 static void nuksm_ask_back(int nid, unsigned long replicas, unsigned int seconds)
 {
 	struct nuksm_node_count *count = &nuksm_node_counts[nid];
+	time64_t until = ktime_get_seconds() + seconds;
 
 	atomic_long_add(replicas, &count->unwanted);
-	WRITE_ONCE(count->none_until, ktime_get_seconds() + seconds);
+	if (until > READ_ONCE(count->none_until))
+		WRITE_ONCE(count->none_until, until);
 	/* Who sees this sees what is wanted, too */
 	smp_store_release(&nuksm_short, true);
 }
@@ -286,36 +341,58 @@ static unsigned long nuksm_shrink(struct shrinker *shrinker, struct shrink_contr
 	return SHRINK_STOP;
 }
 
+/* Has folding ended that had begun after somebody asked? */
+static bool nuksm_is_served(int ticket)
+{
+	/* What was folded by then is seen */
+	return smp_load_acquire(&nuksm_ended) - ticket >= 0;
+}
+
+/* Those of some nodes that were folded so far, whose memory is free. */
+static unsigned long nuksm_folded_on(const nodemask_t *nodes)
+{
+	unsigned long folded = 0;
+	int nid;
+
+	for_each_node_mask(nid, *nodes)
+		folded += READ_ONCE(nuksm_node_counts[nid].folded);
+	return folded;
+}
+
 /*
- * Before somebody is killed for his memory, replicas go. Whoever has ksm_thread_mutex does
- * not wait for that: threads of the kernel, and who un-merges.
+ * Before somebody is killed for his memory, replicas go from where there is none: who may have
+ * that of some nodes only takes nobody's on others. Whoever has ksm_thread_mutex does not wait
+ * for that: threads of the kernel, and who un-merges.
  */
 static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused,
 			       void *freed)
 {
-	unsigned long before = READ_ONCE(nuksm_replica_stats.folded);
-	unsigned long folds = READ_ONCE(nuksm_folds), replicas = nuksm_replicas();
-	bool waits;
-	int nid;
+	nodemask_t nodes = NODE_MASK_NONE;
+	unsigned long before;
+	int nid, ticket;
 
-	if (!replicas || current->flags & PF_KTHREAD || oom_task_origin(current))
+	if (current->flags & PF_KTHREAD || oom_task_origin(current))
 		return NOTIFY_OK;
-	for_each_online_node(nid)
+	for_each_online_node(nid) {
+		if (nuksm_replicas_on(nid) && nuksm_is_out(nid))
+			node_set(nid, nodes);
+	}
+	if (nodes_empty(nodes))
+		return NOTIFY_OK;
+	before = nuksm_folded_on(&nodes);
+	for_each_node_mask(nid, nodes)
 		nuksm_ask_back(nid, nuksm_replicas_on(nid), NUKSM_AFTER_OOM_S);
 	/* Replicas that are left are busy: each kill would wait for them anew */
-	waits = ktime_get_seconds() >= READ_ONCE(nuksm_in_vain_until);
-	if (waits)
-		smp_store_release(&nuksm_urgent, true); /* likewise */
-	wake_up_interruptible(&nuksm_look_wait);
-	if (!waits)
+	if (ktime_get_seconds() < READ_ONCE(nuksm_in_vain_until)) {
+		wake_up_interruptible(&nuksm_look_wait);
 		return NOTIFY_OK;
-	/* One that has begun already may end first */
-	wait_event_timeout(nuksm_folded,
-			   !READ_ONCE(nuksm_urgent) && READ_ONCE(nuksm_folds) != folds,
-			   NUKSM_FOLDED_IN);
-	if (nuksm_replicas() >= replicas)
+	}
+	ticket = atomic_inc_return(&nuksm_dying);
+	wake_up_interruptible(&nuksm_look_wait);
+	wait_event_timeout(nuksm_folded, nuksm_is_served(ticket), NUKSM_FOLDED_IN);
+	if (nuksm_folded_on(&nodes) == before)
 		WRITE_ONCE(nuksm_in_vain_until, ktime_get_seconds() + NUKSM_AFTER_OOM_S);
-	*(unsigned long *)freed += READ_ONCE(nuksm_replica_stats.folded) - before;
+	*(unsigned long *)freed += nuksm_folded_on(&nodes) - before;
 	return NOTIFY_OK;
 }
 

@@ -214,7 +214,7 @@ static void nuksm_add_question(struct nuksm_question question)
 /* Has the second half moved enough, or taken long enough? Or does somebody need memory? */
 static bool nuksm_look_is_over(const struct nuksm_looks *at)
 {
-	return !at->moves || freezing(current) || READ_ONCE(nuksm_urgent) ||
+	return !at->moves || freezing(current) || nuksm_is_urgent() ||
 	       task_sched_runtime(current) > at->over_at;
 }
 
@@ -352,7 +352,7 @@ static bool nuksm_glance_at(unsigned long n, u64 until)
 /* Part of the second half. Returns whether there is more of it. */
 static bool nuksm_look_goes_on(unsigned long *n)
 {
-	u64 until = task_sched_runtime(current) + NUKSM_HOLDS_MS * NSEC_PER_MSEC;
+	u64 until = ktime_get_ns() + NUKSM_HOLDS_MS * NSEC_PER_MSEC;
 
 	do {
 		if (!nuksm_looks.item && !nuksm_next_process(&nuksm_looks)) {
@@ -366,7 +366,7 @@ static bool nuksm_look_goes_on(unsigned long *n)
 			return false;
 		*n -= min(*n, nuksm_end_some(&nuksm_looks));
 		cond_resched();
-	} while (task_sched_runtime(current) < until);
+	} while (ktime_get_ns() < until);
 	return true;
 }
 
@@ -460,9 +460,10 @@ static unsigned long nuksm_look_pause(u64 took, unsigned int permille)
 }
 
 /*
- * Folds the replicas that have to be, and tells those who wait for their memory. Returns how
- * long what is left of them is left alone, in jiffies: each time twice as long, if that was
- * in vain; otherwise by how long it took.
+ * Folds the replicas that have to be, and tells those who wait for their memory. If somebody is
+ * about to be killed meanwhile, it ends, and begins anew for him. Returns how long what is left of
+ * them is left alone, in jiffies: each time twice as long, if that was in vain; otherwise by how
+ * long it took.
  */
 static unsigned long nuksm_fold(unsigned long pause)
 {
@@ -472,11 +473,12 @@ static unsigned long nuksm_fold(unsigned long pause)
 
 	nuksm_begin_folding();
 	while (more && nuksm_replicas() && !freezing(current) && nuksm_take_turn()) {
-		more = nuksm_fold_some();
+		more = (nuksm_folding.urgent || !nuksm_is_urgent()) && nuksm_fold_some();
 		mutex_unlock(&ksm_thread_mutex);
 		if (more)
 			schedule_timeout_idle(msecs_to_jiffies(NUKSM_FOLD_PAUSE_MS));
 	}
+	nuksm_window(NUKSM_WINDOW_FOLDED);
 	nuksm_end_folding();
 	if (nuksm_replicas() && nuksm_replicas() >= before)
 		return min(2 * pause, NUKSM_FOLD_AT_LEAST_EVERY);
@@ -488,7 +490,7 @@ static unsigned long nuksm_fold(unsigned long pause)
 /* Is it time to fold some? Who is about to be killed does not wait for that. */
 static bool nuksm_must_fold(unsigned long from)
 {
-	if (READ_ONCE(nuksm_urgent))
+	if (nuksm_is_urgent())
 		return true;
 	return time_after_eq(jiffies, from) &&
 	       (nuksm_is_short() ||
@@ -511,7 +513,6 @@ static int nuksm_look_thread(void *unused)
 	unsigned long fold_pause = NUKSM_FOLD_EVERY;
 	unsigned int allowed = 1; /* when the last look was */
 	u64 took = 0;
-	long woken;
 
 	set_freezable();
 	set_user_nice(current, 5);
@@ -521,17 +522,19 @@ static int nuksm_look_thread(void *unused)
 
 		/* If there is to be less of them now, that one was none too many */
 		pause = nuksm_look_pause(took, max(permille, allowed));
-		woken = wait_event_freezable_timeout(nuksm_look_wait,
-						     kthread_should_stop() ||
-						     nuksm_must_fold(folded + fold_pause) ||
-						     permille != READ_ONCE(nuksm_look_permille),
-						     nuksm_sleeps(ended + pause));
+		wait_event_freezable_timeout(nuksm_look_wait,
+					     kthread_should_stop() ||
+					     nuksm_must_fold(folded + fold_pause) ||
+					     permille != READ_ONCE(nuksm_look_permille),
+					     nuksm_sleeps(ended + pause));
 		if (nuksm_must_fold(folded + fold_pause)) {
 			fold_pause = nuksm_fold(fold_pause);
 			folded = jiffies;
 		}
-		if (woken || time_before(jiffies, ended + pause))
+		if (permille != READ_ONCE(nuksm_look_permille) ||
+		    time_before(jiffies, ended + pause))
 			continue;
+		took = 0;
 		/*
 		 * Where processors set no accessed bits, each that is cleared would cost a
 		 * fault. data_race() as it is asked again with ksm_thread_mutex.

@@ -65,7 +65,6 @@ static void nuksm_unlock_areas(const struct ksm_stable_node *stable_node,
 		if (!nuksm_has_same_lock(sharer, before))
 			up_read_non_owner(&sharer->anon_vma->root->rwsem);
 		before = sharer;
-		cond_resched();
 	}
 }
 
@@ -82,9 +81,9 @@ static void nuksm_unlock_areas(const struct ksm_stable_node *stable_node,
  * because somebody waits for it. There may be more than lockdep keeps; that it is not told of
  * locks that are tried for misses nothing.
  *
- * Returns whether they are all locked.
+ * Returns NULL if they are all locked, or the first lock that cannot be had.
  */
-static bool nuksm_lock_areas(const struct ksm_stable_node *stable_node)
+static struct rw_semaphore *nuksm_lock_areas(const struct ksm_stable_node *stable_node)
 {
 	const struct ksm_rmap_item *sharer, *before = NULL;
 
@@ -94,7 +93,7 @@ static bool nuksm_lock_areas(const struct ksm_stable_node *stable_node)
 		if (!nuksm_has_same_lock(sharer, before)) {
 			if (!down_read_trylock(rwsem)) {
 				nuksm_unlock_areas(stable_node, sharer);
-				return false;
+				return rwsem;
 			}
 			rwsem_release(&rwsem->dep_map, _THIS_IP_);
 		}
@@ -103,7 +102,7 @@ static bool nuksm_lock_areas(const struct ksm_stable_node *stable_node)
 	}
 	nuksm_moved_node = stable_node;
 	WRITE_ONCE(nuksm_mover, current);
-	return true;
+	return NULL;
 }
 
 /* Those of all sharers, up to one more than @most. */
@@ -128,18 +127,34 @@ static unsigned int nuksm_all_areas(const struct ksm_stable_node *stable_node,
 #define NUKSM_LOCK_TRIES	20
 #define NUKSM_LOCK_TRY_US	20
 
+/* Could that lock be had? Who was told so may be late. */
+static bool nuksm_could_read(struct rw_semaphore *rwsem)
+{
+	bool locked = down_read_trylock(rwsem);
+
+	if (locked)
+		up_read(rwsem);
+	return locked;
+}
+
 /*
- * Locks all areas in which a page may be, at once or in so many @tries. Returns 0; -EBUSY; or
- * -E2BIG if there are more than @most.
+ * Locks all areas in which a page may be, at once or in so many @tries, between which nobody's
+ * are locked. Returns 0; -EBUSY; or -E2BIG if there are more than @most.
+ *
+ * Context: ksm_thread_mutex, which keeps the sharers, and these the lock that is tried for.
  */
 static int nuksm_lock_at_most(const struct ksm_stable_node *stable_node, unsigned int most,
 			      unsigned int tries)
 {
-	while (!nuksm_lock_areas(stable_node)) {
-		if (!--tries)
-			return -EBUSY;
-		udelay(NUKSM_LOCK_TRY_US);
-		cond_resched(); /* who has it may be waiting for this CPU */
+	struct rw_semaphore *busy;
+
+	while ((busy = nuksm_lock_areas(stable_node))) {
+		do {
+			if (!--tries)
+				return -EBUSY;
+			udelay(NUKSM_LOCK_TRY_US);
+			cond_resched(); /* who has it may be waiting for this CPU */
+		} while (!nuksm_could_read(busy));
 	}
 	if (nuksm_all_areas(stable_node, most) <= most)
 		return 0;
@@ -217,7 +232,7 @@ static int nuksm_move(struct ksm_stable_node *stable_node, int nid, unsigned int
 		return -ENOENT;
 	if (IS_ERR(folio))
 		return -EBUSY;
-	if (!nuksm_can_be_moved(folio) || !nuksm_lock_areas(stable_node))
+	if (!nuksm_can_be_moved(folio) || nuksm_lock_areas(stable_node))
 		goto refused;
 
 	areas = nuksm_all_areas(stable_node, NUKSM_MOST_AREAS);

@@ -406,6 +406,7 @@ struct nuksm_look_stats {
  * @replicas: those of @shared that are copies for this node
  * @unwanted: so many of these are to be given back, as memory is short
  * @none_until: when new ones may be made, in seconds since boot
+ * @folded: how many replicas were, so that their memory is free; by nuksmd alone
  *
  * Change under the lock of the page concerned.
  */
@@ -415,6 +416,7 @@ struct nuksm_node_count {
 	atomic_long_t replicas;
 	atomic_long_t unwanted;
 	time64_t none_until;
+	unsigned long folded;
 };
 
 /**
@@ -470,6 +472,7 @@ int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
 		  unsigned long kpfn, enum nuksm_asker asker, int *wanted);
 bool nuksm_takes_replica(int nid);
 bool nuksm_is_tight(int nid);
+bool nuksm_is_out(int nid);
 bool nuksm_payer_is_limited(struct folio *folio);
 
 /**

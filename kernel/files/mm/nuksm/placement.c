@@ -181,6 +181,20 @@ bool nuksm_is_tight(int nid)
 }
 
 /**
+ * nuksm_is_out - may somebody be about to be killed as there is no memory on a node?
+ * @nid: the node
+ *
+ * Who may have memory of some nodes only, by his cpuset or policy, has found none there; others
+ * may have enough.
+ *
+ * Return: whether so little is free there, whatever files it has.
+ */
+bool nuksm_is_out(int nid)
+{
+	return node_state(nid, N_MEMORY) && !is_above(nid, WMARK_LOW);
+}
+
+/**
  * nuksm_belongs - where does a page belong?
  * @ballot: with all who share it added
  * @lot: of the page

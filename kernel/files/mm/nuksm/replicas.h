@@ -134,8 +134,10 @@ static void nuksm_drop_unused(struct ksm_stable_node *stable_node,
 /* The same; the page's sharers have another one instead. */
 static void nuksm_drop_folded(struct ksm_stable_node *stable_node, struct folio *folio)
 {
-	if (stable_node->replica && !folio_mapped(folio))
+	if (stable_node->replica && !folio_mapped(folio)) {
 		nuksm_count(&nuksm_replica_stats.folded, 1);
+		nuksm_count(&nuksm_node_counts[folio_nid(folio)].folded, 1);
+	}
 	nuksm_drop_unused(stable_node, folio);
 }
 
@@ -564,7 +566,9 @@ static bool nuksm_spread(struct ksm_stable_node *stable_node,
 		target = nuksm_dup_on(*chain, nid, stable_node);
 		payer = target ? NULL : nuksm_affords(stable_node, nid, first);
 		if (payer) {
-			n = nuksm_replicate(stable_node, chain, nid, payer);
+			/* If it was not found again, its copies would stay */
+			if (*chain || nuksm_filed_as(stable_node))
+				n = nuksm_replicate(stable_node, chain, nid, payer);
 			failed |= !n;
 		} else if (target && (!target->replica || nuksm_fits_budget(0))) {
 			n = nuksm_shift(stable_node, target, nid);
@@ -599,7 +603,7 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node)
 		return false;
 	root = nuksm_root_of(stable_node);
 	if (is_stable_node_dup(stable_node)) {
-		chain = nuksm_chain_of(stable_node);
+		chain = nuksm_filed_as(stable_node);
 		if (!chain)
 			return false;
 	}
