@@ -26,12 +26,19 @@ static int nuksm_begun, nuksm_ended;
 #define NUKSM_AFTER_SHRINK_S	10
 #define NUKSM_AFTER_OOM_S	60
 
+/*
+ * Who forks all the time has the lock of his areas most of it: what is busy is asked again for so
+ * long, by going through all trees again and again. With pauses, as who has it needs time, and
+ * perhaps this CPU, for which nobody else is to wait.
+ */
+#define NUKSM_SWEEPS_FOR	((unsigned long)HZ)
+
 /* Who finds no memory waits here until replicas have been folded, for so long at most. */
 static DECLARE_WAIT_QUEUE_HEAD(nuksm_folded);
 #define NUKSM_FOLDED_IN		(2 * HZ)
 
-/* Until then nobody waits for them: the last one who did got nothing. In seconds since boot. */
-static time64_t nuksm_in_vain_until;
+/* If replicas are left, he has got so many; or else they are too busy to be worth that. */
+#define NUKSM_WORTH_IT		(SZ_1M >> PAGE_SHIFT)
 
 /* Is memory short on some node? */
 static bool nuksm_is_short(void)
@@ -77,12 +84,13 @@ static unsigned long nuksm_over_budget(void)
  * @gone_through: so many pages with that checksum, or chains, are not to be asked again
  * @busy: so many replicas of the next one are not, either
  * @passed: so many pages without replicas were passed
- * @tries: how often their locks are tried for: once, and then, if some were busy, often
- * @again: some were
+ * @began: when, in jiffies
+ * @whole: all trees are gone through from the first one on, not from where folding ended before
+ * @again: some were busy
  * @all: they are all to be folded
  * @over: so many are, wherever they are, as there are more than the budget has
- * @urgent: as many as are wanted, wherever in the trees they are, and at once
  * @wanted: so many on each node, otherwise
+ * @urgent: somebody waits for these
  */
 static struct nuksm_folding {
 	unsigned int tree;
@@ -90,13 +98,25 @@ static struct nuksm_folding {
 	unsigned int gone_through;
 	unsigned int busy;
 	unsigned int passed;
-	unsigned int tries;
+	unsigned long began;
+	bool whole;
 	bool again;
 	bool all;
 	unsigned long over;
-	bool urgent;
 	long wanted[MAX_NUMNODES];
+	bool urgent;
 } nuksm_folding;
+
+static bool nuksm_folds_more(void)
+{
+	int nid;
+
+	for_each_online_node(nid) {
+		if (nuksm_folding.wanted[nid] > 0 && nuksm_replicas_on(nid))
+			return true;
+	}
+	return nuksm_folding.all || nuksm_folding.over;
+}
 
 static bool nuksm_is_to_fold(const struct ksm_stable_node *stable_node)
 {
@@ -140,8 +160,7 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain)
 		unshare = !nuksm_folding.urgent && nuksm_folding.wanted[nid] <= 0;
 		/* One that no other has room for is a page as any other, if it is not busy */
 		done = target ?
-		       nuksm_fold_into(dup, target, NUKSM_MOST_TO_FOLD, unshare,
-				       nuksm_folding.tries) == -ENOENT :
+		       nuksm_fold_into(dup, target, NUKSM_MOST_TO_FOLD, unshare) == -ENOENT :
 		       nuksm_find_out(dup, chain, &dear) != -EBUSY;
 		if (!done) {
 			nuksm_folding.busy += nuksm_is_to_fold(dup);
@@ -190,8 +209,8 @@ static struct rb_node *nuksm_next_to_fold(struct rb_root *root)
 
 /*
  * Folds the replicas of a page that has some, or is the last one of its chain, and then a page as
- * any other. @tree_node may be gone then. Returns whether that was done by @until, in ns; if not,
- * that page is the next one.
+ * any other. @tree_node may be gone then. Returns whether that was done by @until, in ns, and
+ * before there was nothing more to fold; if not, that page is the next one.
  */
 static bool nuksm_fold_page(struct ksm_stable_node *tree_node, struct rb_root *root, u64 until)
 {
@@ -203,7 +222,7 @@ static bool nuksm_fold_page(struct ksm_stable_node *tree_node, struct rb_root *r
 	}
 	while (in_time && nuksm_fold_next(tree_node)) {
 		cond_resched();
-		in_time = ktime_get_ns() <= until;
+		in_time = nuksm_folds_more() && ktime_get_ns() <= until;
 	}
 	nuksm_collapse(tree_node, root);
 	return in_time;
@@ -212,7 +231,7 @@ static bool nuksm_fold_page(struct ksm_stable_node *tree_node, struct rb_root *r
 /* Asking for the time takes longer than passing a page without replicas. */
 #define NUKSM_PASSED_AT_ONCE	64
 
-/* Folds replicas in one tree, until then. Returns if it is through. */
+/* Folds replicas in one tree, until then, or until no more are to be. Returns if it is through. */
 static bool nuksm_fold_tree(struct rb_root *root, u64 until)
 {
 	struct rb_node *node, *next;
@@ -248,22 +267,25 @@ static void nuksm_begin_folding(void)
 	/* Before what is wanted: who waits has said that first */
 	WRITE_ONCE(nuksm_begun, atomic_read_acquire(&nuksm_dying));
 	nuksm_folding.urgent = nuksm_begun != nuksm_ended;
-	nuksm_folding.tries = 1;
+	nuksm_folding.whole = !nuksm_folding.tree && !nuksm_folding.checksum;
+	nuksm_folding.busy = 0;
+	nuksm_folding.began = jiffies;
 	nuksm_folding.again = false;
 	nuksm_folding.all = nuksm_folds_all();
 	nuksm_folding.over = nuksm_over_budget();
 	for_each_node(nid)
-		nuksm_folding.wanted[nid] =
+		nuksm_folding.wanted[nid] +=
 			atomic_long_xchg(&nuksm_node_counts[nid].unwanted, 0);
-	if (nuksm_folding.all || nuksm_folding.over || nuksm_folding.urgent) {
-		nuksm_folding.tree = 0;
-		nuksm_fold_from(0);
-	}
 }
 
-/* What was folded for somebody is not to be left in the lists of this CPU, or others. */
-static void nuksm_end_folding(void)
+/*
+ * What was folded for somebody is not to be left in the lists of this CPU, or others. If folding
+ * @gave_way, what others want is folded with that of who it gave way to.
+ */
+static void nuksm_end_folding(bool gave_way)
 {
+	if (!gave_way)
+		memset(nuksm_folding.wanted, 0, sizeof(nuksm_folding.wanted));
 	if (nuksm_folding.urgent)
 		drain_all_pages(NULL);
 	nuksm_folding.urgent = false;
@@ -271,22 +293,11 @@ static void nuksm_end_folding(void)
 	wake_up(&nuksm_folded);
 }
 
-static bool nuksm_folds_more(void)
-{
-	int nid;
-
-	for_each_online_node(nid) {
-		if (nuksm_folding.wanted[nid] > 0)
-			return true;
-	}
-	return nuksm_folding.all || nuksm_folding.over;
-}
-
 /*
  * Folds replicas, from where it ended the last time, for as long as KSM's lock is held at once:
- * not only in CPU time, as who has locks of areas gets the CPU between two tries for them. Those
- * whose locks somebody has come last, so that nobody waits for these longer than he has to. What
- * is busy then stays, until it is asked for again. Returns whether there is more.
+ * not only in CPU time, as others may have the CPU meanwhile. What is busy is asked again when all
+ * others have been; if it is so each time, it stays until somebody asks for it again. Returns
+ * whether there is more.
  */
 static bool nuksm_fold_some(void)
 {
@@ -299,18 +310,20 @@ static bool nuksm_fold_some(void)
 			nuksm_fold_from(0);
 		nuksm_folding.tree = tree;
 		if (!nuksm_fold_tree(root_stable_tree + tree, until))
-			return true;
+			return nuksm_folds_more();
 	}
 	if (tree < nr)
 		return false;
 	nuksm_folding.tree = 0;
 	nuksm_fold_from(0);
-	if (!nuksm_folding.again || !nuksm_folds_more())
+	if (!nuksm_folds_more())
 		return false;
+	if (nuksm_folding.whole &&
+	    (!nuksm_folding.again ||
+	     time_after(jiffies, nuksm_folding.began + NUKSM_SWEEPS_FOR)))
+		return false;
+	nuksm_folding.whole = true;
 	nuksm_folding.again = false;
-	if (nuksm_folding.tries > 1)
-		return false;
-	nuksm_folding.tries = NUKSM_LOCK_TRIES;
 	return true;
 }
 
@@ -329,8 +342,9 @@ static void nuksm_ask_back(int nid, unsigned long replicas, unsigned int seconds
 	atomic_long_add(replicas, &count->unwanted);
 	if (until > READ_ONCE(count->none_until))
 		WRITE_ONCE(count->none_until, until);
-	/* Who sees this sees what is wanted, too */
-	smp_store_release(&nuksm_short, true);
+	/* Who sees this sees what is wanted, too; who does not takes what is wanted after that */
+	smp_mb__after_atomic();
+	WRITE_ONCE(nuksm_short, true);
 }
 
 /* They are folded by nuksmd, as that takes locks. */
@@ -348,51 +362,80 @@ static bool nuksm_is_served(int ticket)
 	return smp_load_acquire(&nuksm_ended) - ticket >= 0;
 }
 
-/* Those of some nodes that were folded so far, whose memory is free. */
-static unsigned long nuksm_folded_on(const nodemask_t *nodes)
+/*
+ * Asks for the replicas of the nodes whose memory current is short of. Returns whether waiting for
+ * those of any of them is worth it.
+ *
+ * Context: oom_lock, as all that is asked for before somebody is killed.
+ */
+static bool nuksm_ask_for_all(nodemask_t *nodes)
 {
-	unsigned long folded = 0;
+	time64_t now = ktime_get_seconds();
+	bool waits = false;
 	int nid;
 
-	for_each_node_mask(nid, *nodes)
-		folded += READ_ONCE(nuksm_node_counts[nid].folded);
-	return folded;
+	for_each_online_node(nid) {
+		struct nuksm_node_count *count = &nuksm_node_counts[nid];
+
+		if (!nuksm_replicas_on(nid) || !nuksm_is_out(nid))
+			continue;
+		node_set(nid, *nodes);
+		count->folded_before = READ_ONCE(count->folded);
+		waits |= now >= count->in_vain_until;
+		nuksm_ask_back(nid, nuksm_replicas_on(nid), NUKSM_AFTER_OOM_S);
+	}
+	return waits;
+}
+
+/*
+ * How many have been folded on these nodes since. Replicas that are left are busy: each kill would
+ * wait for them anew, so that nobody does for so many @seconds.
+ *
+ * Context: oom_lock.
+ */
+static unsigned long nuksm_folded_since(const nodemask_t *nodes, unsigned int seconds)
+{
+	unsigned long folded, all = 0;
+	int nid;
+
+	for_each_node_mask(nid, *nodes) {
+		struct nuksm_node_count *count = &nuksm_node_counts[nid];
+
+		folded = READ_ONCE(count->folded) - count->folded_before;
+		if (nuksm_replicas_on(nid) && folded < NUKSM_WORTH_IT)
+			count->in_vain_until = ktime_get_seconds() + seconds;
+		all += folded;
+	}
+	return all;
 }
 
 /*
  * Before somebody is killed for his memory, replicas go from where there is none: who may have
  * that of some nodes only takes nobody's on others. Whoever has ksm_thread_mutex does not wait
- * for that: threads of the kernel, and who un-merges.
+ * for that: threads of the kernel, and who un-merges; nor does who is being killed. If nuksmd did
+ * not come to it in time, somebody may have had that mutex.
  */
 static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused,
-			       void *freed)
+			       void *data)
 {
+	unsigned long *freed = data;
 	nodemask_t nodes = NODE_MASK_NONE;
-	unsigned long before;
-	int nid, ticket;
+	bool waits;
+	int ticket;
 
-	if (current->flags & PF_KTHREAD || oom_task_origin(current))
+	if (*freed || current->flags & PF_KTHREAD || oom_task_origin(current))
 		return NOTIFY_OK;
-	for_each_online_node(nid) {
-		if (nuksm_replicas_on(nid) && nuksm_is_out(nid))
-			node_set(nid, nodes);
-	}
-	if (nodes_empty(nodes))
-		return NOTIFY_OK;
-	before = nuksm_folded_on(&nodes);
-	for_each_node_mask(nid, nodes)
-		nuksm_ask_back(nid, nuksm_replicas_on(nid), NUKSM_AFTER_OOM_S);
-	/* Replicas that are left are busy: each kill would wait for them anew */
-	if (ktime_get_seconds() < READ_ONCE(nuksm_in_vain_until)) {
+	waits = nuksm_ask_for_all(&nodes) && !fatal_signal_pending(current);
+	ticket = waits ? atomic_inc_return(&nuksm_dying) : 0;
+	if (!nodes_empty(nodes))
 		wake_up_interruptible(&nuksm_look_wait);
+	if (!waits)
 		return NOTIFY_OK;
-	}
-	ticket = atomic_inc_return(&nuksm_dying);
-	wake_up_interruptible(&nuksm_look_wait);
-	wait_event_timeout(nuksm_folded, nuksm_is_served(ticket), NUKSM_FOLDED_IN);
-	if (nuksm_folded_on(&nodes) == before)
-		WRITE_ONCE(nuksm_in_vain_until, ktime_get_seconds() + NUKSM_AFTER_OOM_S);
-	*(unsigned long *)freed += nuksm_folded_on(&nodes) - before;
+	wait_event_killable_timeout(nuksm_folded, nuksm_is_served(ticket), NUKSM_FOLDED_IN);
+	if (fatal_signal_pending(current))
+		return NOTIFY_OK;
+	*freed += nuksm_folded_since(&nodes, nuksm_is_served(ticket) ? NUKSM_AFTER_OOM_S :
+							      NUKSM_AFTER_SHRINK_S);
 	return NOTIFY_OK;
 }
 

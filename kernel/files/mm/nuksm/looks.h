@@ -253,9 +253,14 @@ static unsigned int nuksm_end_some(struct nuksm_looks *at)
 	return n;
 }
 
+/* As ksmd's, without the lock. */
+#define NUKSM_NICE		5
+
 /*
  * Waits until ksmd, or who writes to sysfs, lets go of KSM's lock. Not as a mutex does:
- * that takes a CPU's time for as long as they hold it.
+ * that takes a CPU's time for as long as they hold it. Then others wait for it, and perhaps for
+ * memory, so that it is not kept by who merely keeps processors busy: what nuksmd takes of these is
+ * bounded. nuksm_end_turn() ends it.
  *
  * Returns false if everybody is to be frozen.
  */
@@ -272,9 +277,17 @@ static bool nuksm_take_turn(void)
 	}
 	WRITE_ONCE(nuksm_wants_turn, false);
 	wake_up(&nuksm_turn);
-	if (taken)
-		wait_while_offlining();
-	return taken;
+	if (!taken)
+		return false;
+	set_user_nice(current, MIN_NICE);
+	wait_while_offlining();
+	return true;
+}
+
+static void nuksm_end_turn(void)
+{
+	mutex_unlock(&ksm_thread_mutex);
+	set_user_nice(current, NUKSM_NICE);
 }
 
 /* The first half of a look. Returns how many mappings it went through. */
@@ -390,7 +403,7 @@ static void nuksm_glance(unsigned long n, u64 began)
 	u64 until = began + (NUKSM_GLANCE_TIMES * ms + NUKSM_GLANCE_LATE_MS) * NSEC_PER_MSEC;
 
 	nuksm_looks.in_time = false;
-	mutex_unlock(&ksm_thread_mutex);
+	nuksm_end_turn();
 	usleep_range_state(ms * USEC_PER_MSEC, ms * USEC_PER_MSEC * 9 / 8, TASK_IDLE);
 	nuksm_window(NUKSM_WINDOW_GLANCE);
 	if (!nuksm_take_turn())
@@ -398,7 +411,7 @@ static void nuksm_glance(unsigned long n, u64 began)
 	if (nuksm_looks_now() && ktime_get_ns() <= until)
 		nuksm_looks.in_time = nuksm_glance_at(n, until);
 	nuksm_count_glance(nuksm_looks.in_time);
-	mutex_unlock(&ksm_thread_mutex);
+	nuksm_end_turn();
 }
 
 /*
@@ -415,7 +428,7 @@ static void nuksm_look_ends(unsigned long n, u64 most_ns)
 		if (!nuksm_take_turn())
 			return;
 		more = nuksm_looks_now() && nuksm_look_goes_on(&n);
-		mutex_unlock(&ksm_thread_mutex);
+		nuksm_end_turn();
 		if (more)
 			schedule_timeout_idle(1);
 	} while (more);
@@ -430,7 +443,7 @@ static void nuksm_look(u64 most_ns)
 	if (!nuksm_take_turn())
 		return;
 	if (!nuksm_looks_now()) {
-		mutex_unlock(&ksm_thread_mutex);
+		nuksm_end_turn();
 		return;
 	}
 	until = jiffies + msecs_to_jiffies(NUKSM_LOOK_MS);
@@ -441,7 +454,7 @@ static void nuksm_look(u64 most_ns)
 	if (glance_ms)
 		nuksm_glance(n, ktime_get_ns());
 	else
-		mutex_unlock(&ksm_thread_mutex);
+		nuksm_end_turn();
 
 	nuksm_window(NUKSM_WINDOW_LOOK);
 	while ((left = until - jiffies) > 0)
@@ -469,17 +482,19 @@ static unsigned long nuksm_fold(unsigned long pause)
 {
 	unsigned long before = nuksm_replicas();
 	u64 began = task_sched_runtime(current), took;
-	bool more = true;
+	bool more = true, gave_way = false;
 
 	nuksm_begin_folding();
 	while (more && nuksm_replicas() && !freezing(current) && nuksm_take_turn()) {
-		more = (nuksm_folding.urgent || !nuksm_is_urgent()) && nuksm_fold_some();
-		mutex_unlock(&ksm_thread_mutex);
+		gave_way = nuksm_is_urgent();
+		more = !gave_way && nuksm_fold_some();
+		nuksm_end_turn();
 		if (more)
 			schedule_timeout_idle(msecs_to_jiffies(NUKSM_FOLD_PAUSE_MS));
 	}
-	nuksm_window(NUKSM_WINDOW_FOLDED);
-	nuksm_end_folding();
+	nuksm_end_folding(gave_way);
+	if (gave_way)
+		return pause;
 	if (nuksm_replicas() && nuksm_replicas() >= before)
 		return min(2 * pause, NUKSM_FOLD_AT_LEAST_EVERY);
 	took = task_sched_runtime(current) - began;
@@ -515,7 +530,7 @@ static int nuksm_look_thread(void *unused)
 	u64 took = 0;
 
 	set_freezable();
-	set_user_nice(current, 5);
+	set_user_nice(current, NUKSM_NICE);
 
 	while (!kthread_should_stop()) {
 		unsigned int permille = READ_ONCE(nuksm_look_permille);

@@ -6,8 +6,6 @@
 #ifndef _MM_NUKSM_MOVING_H
 #define _MM_NUKSM_MOVING_H
 
-#include <linux/delay.h>
-
 /* Of a page in one scan. */
 #define NUKSM_MOST_MOVES	(BIT(NUKSM_MOVES_BITS) - 1)
 
@@ -81,9 +79,9 @@ static void nuksm_unlock_areas(const struct ksm_stable_node *stable_node,
  * because somebody waits for it. There may be more than lockdep keeps; that it is not told of
  * locks that are tried for misses nothing.
  *
- * Returns NULL if they are all locked, or the first lock that cannot be had.
+ * Returns whether they are all locked.
  */
-static struct rw_semaphore *nuksm_lock_areas(const struct ksm_stable_node *stable_node)
+static bool nuksm_lock_areas(const struct ksm_stable_node *stable_node)
 {
 	const struct ksm_rmap_item *sharer, *before = NULL;
 
@@ -93,7 +91,7 @@ static struct rw_semaphore *nuksm_lock_areas(const struct ksm_stable_node *stabl
 		if (!nuksm_has_same_lock(sharer, before)) {
 			if (!down_read_trylock(rwsem)) {
 				nuksm_unlock_areas(stable_node, sharer);
-				return rwsem;
+				return false;
 			}
 			rwsem_release(&rwsem->dep_map, _THIS_IP_);
 		}
@@ -102,7 +100,7 @@ static struct rw_semaphore *nuksm_lock_areas(const struct ksm_stable_node *stabl
 	}
 	nuksm_moved_node = stable_node;
 	WRITE_ONCE(nuksm_mover, current);
-	return NULL;
+	return true;
 }
 
 /* Those of all sharers, up to one more than @most. */
@@ -121,41 +119,13 @@ static unsigned int nuksm_all_areas(const struct ksm_stable_node *stable_node,
 }
 
 /*
- * Who forks all the time has the lock of his areas most of it: so often is it tried for where
- * that must not keep a page, with so many us between.
+ * Locks all areas in which a page may be. Returns 0; -EBUSY; or -E2BIG if there are more than
+ * @most.
  */
-#define NUKSM_LOCK_TRIES	20
-#define NUKSM_LOCK_TRY_US	20
-
-/* Could that lock be had? Who was told so may be late. */
-static bool nuksm_could_read(struct rw_semaphore *rwsem)
+static int nuksm_lock_at_most(const struct ksm_stable_node *stable_node, unsigned int most)
 {
-	bool locked = down_read_trylock(rwsem);
-
-	if (locked)
-		up_read(rwsem);
-	return locked;
-}
-
-/*
- * Locks all areas in which a page may be, at once or in so many @tries, between which nobody's
- * are locked. Returns 0; -EBUSY; or -E2BIG if there are more than @most.
- *
- * Context: ksm_thread_mutex, which keeps the sharers, and these the lock that is tried for.
- */
-static int nuksm_lock_at_most(const struct ksm_stable_node *stable_node, unsigned int most,
-			      unsigned int tries)
-{
-	struct rw_semaphore *busy;
-
-	while ((busy = nuksm_lock_areas(stable_node))) {
-		do {
-			if (!--tries)
-				return -EBUSY;
-			udelay(NUKSM_LOCK_TRY_US);
-			cond_resched(); /* who has it may be waiting for this CPU */
-		} while (!nuksm_could_read(busy));
-	}
+	if (!nuksm_lock_areas(stable_node))
+		return -EBUSY;
 	if (nuksm_all_areas(stable_node, most) <= most)
 		return 0;
 	nuksm_unlock_areas(stable_node, NULL);
@@ -232,7 +202,7 @@ static int nuksm_move(struct ksm_stable_node *stable_node, int nid, unsigned int
 		return -ENOENT;
 	if (IS_ERR(folio))
 		return -EBUSY;
-	if (!nuksm_can_be_moved(folio) || nuksm_lock_areas(stable_node))
+	if (!nuksm_can_be_moved(folio) || !nuksm_lock_areas(stable_node))
 		goto refused;
 
 	areas = nuksm_all_areas(stable_node, NUKSM_MOST_AREAS);
@@ -248,7 +218,7 @@ static int nuksm_move(struct ksm_stable_node *stable_node, int nid, unsigned int
 		err = -EBUSY;
 		if (nuksm_lock_at_most(stable_node,
 				       max(NUKSM_MOST_AREAS,
-					   NUKSM_FEW_AREAS * stable_node->rmap_hlist_len), 1))
+					   NUKSM_FEW_AREAS * stable_node->rmap_hlist_len)))
 			goto refused;
 	}
 	if (nuksm_all_are_found(folio)) {

@@ -407,8 +407,11 @@ struct nuksm_look_stats {
  * @unwanted: so many of these are to be given back, as memory is short
  * @none_until: when new ones may be made, in seconds since boot
  * @folded: how many replicas were, so that their memory is free; by nuksmd alone
+ * @folded_before: how many were when somebody was about to be killed; under oom_lock
+ * @in_vain_until: until then nobody waits for them, as the last one who did got hardly any; in
+ *	seconds since boot, under oom_lock
  *
- * Change under the lock of the page concerned.
+ * Others change under the lock of the page concerned.
  */
 struct nuksm_node_count {
 	atomic_long_t shared;
@@ -417,6 +420,8 @@ struct nuksm_node_count {
 	atomic_long_t unwanted;
 	time64_t none_until;
 	unsigned long folded;
+	unsigned long folded_before;
+	time64_t in_vain_until;
 };
 
 /**

@@ -4,6 +4,7 @@
  * how a merged page gets to another node.
  */
 
+#include <linux/cpuset.h>
 #include <linux/highmem.h>
 #include <linux/memcontrol.h>
 #include <linux/memory-tiers.h>
@@ -140,12 +141,12 @@ static bool has_cache(int nid)
 	return clean > dirty && clean - dirty > wanted;
 }
 
-/* Is there more than a watermark in one of the node's zones? */
-static bool is_above(int nid, enum zone_watermarks mark)
+/* Is there more than a watermark in one of the node's zones, up to @highest? */
+static bool is_above(int nid, enum zone_watermarks mark, enum zone_type highest)
 {
-	int z;
+	enum zone_type z;
 
-	for (z = 0; z < MAX_NR_ZONES; z++) {
+	for (z = 0; z <= highest; z++) {
 		struct zone *zone = NODE_DATA(nid)->node_zones + z;
 
 		if (managed_zone(zone) &&
@@ -163,7 +164,7 @@ static bool is_above(int nid, enum zone_watermarks mark)
 static bool has_room(int nid)
 {
 	return node_state(nid, N_MEMORY) &&
-	       is_above(nid, has_cache(nid) ? WMARK_LOW : WMARK_HIGH);
+	       is_above(nid, has_cache(nid) ? WMARK_LOW : WMARK_HIGH, ZONE_MOVABLE);
 }
 
 /**
@@ -177,21 +178,25 @@ static bool has_room(int nid)
  */
 bool nuksm_is_tight(int nid)
 {
-	return !has_cache(nid) && !is_above(nid, WMARK_LOW);
+	return !has_cache(nid) && !is_above(nid, WMARK_LOW, ZONE_MOVABLE);
 }
 
 /**
- * nuksm_is_out - may somebody be about to be killed as there is no memory on a node?
+ * nuksm_is_out - may current be about to kill somebody as there is no memory on a node?
  * @nid: the node
  *
  * Who may have memory of some nodes only, by his cpuset or policy, has found none there; others
- * may have enough.
+ * may have enough. Pages of the kernel's own are not in ZONE_MOVABLE, and may be of nodes that the
+ * cpuset does not have; on these, files may be about to be given up.
  *
- * Return: whether so little is free there, whatever files it has.
+ * Return: whether so little is free there for somebody.
  */
 bool nuksm_is_out(int nid)
 {
-	return node_state(nid, N_MEMORY) && !is_above(nid, WMARK_LOW);
+	enum zone_type highest = node_state(nid, N_NORMAL_MEMORY) ? ZONE_NORMAL : ZONE_MOVABLE;
+
+	return node_state(nid, N_MEMORY) && !is_above(nid, WMARK_LOW, highest) &&
+	       (node_isset(nid, cpuset_current_mems_allowed) || nuksm_is_tight(nid));
 }
 
 /**

@@ -216,11 +216,11 @@ static void nuksm_map_all_instead(struct ksm_stable_node *stable_node, struct fo
  */
 static int nuksm_fold_at_once(struct ksm_stable_node *stable_node, struct folio *from,
 			      struct ksm_stable_node *target, struct folio *to,
-			      unsigned int most, unsigned int tries)
+			      unsigned int most)
 {
 	struct ksm_rmap_item *item;
 	struct hlist_node *next;
-	int err = nuksm_lock_at_most(stable_node, most, tries);
+	int err = nuksm_lock_at_most(stable_node, most);
 
 	if (err)
 		return err;
@@ -257,28 +257,26 @@ unlock_areas:
  * error.
  */
 static int nuksm_fold_dear(struct ksm_stable_node *stable_node, struct folio *from,
-			   struct ksm_stable_node *target, struct folio *to,
-			   unsigned int tries)
+			   struct ksm_stable_node *target, struct folio *to)
 {
 	nuksm_unshare_dear(stable_node, NUKSM_MOST_TO_FOLD);
 	if (hlist_empty(&stable_node->hlist))
 		return -ENOENT;
 	return nuksm_fold_at_once(stable_node, from, target, to,
 				  max(NUKSM_MOST_TO_FOLD,
-				      NUKSM_FEW_AREAS * stable_node->rmap_hlist_len),
-				  tries);
+				      NUKSM_FEW_AREAS * stable_node->rmap_hlist_len));
 }
 
 /*
  * Lets all who share a page share @target: at once; where areas are locked by others, or are many,
- * one after the other, as far as that goes; and if @most are more than in a move, who stays at
- * once, if there are at most @most, in so many @tries for these locks.
+ * one after the other, as far as that goes; and where there are more than in a move, who stays at
+ * once, if there are at most @most.
  * @unshare: of these, who has more areas than others gets a page of his own, if there is memory for
  * it. Returns how many share @target now, of those who did not all leave, or -ENOENT: @stable_node
  * is gone. @target may be gone, too, if there are none.
  */
 static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stable_node *target,
-			   unsigned int most, bool unshare, unsigned int tries)
+			   unsigned int most, bool unshare)
 {
 	struct folio *from = nuksm_take_hold(stable_node), *to;
 	int err, n = 0;
@@ -291,12 +289,12 @@ static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stabl
 	to = nuksm_take_hold(target);
 	if (IS_ERR_OR_NULL(to))
 		goto put_from;
-	err = nuksm_fold_at_once(stable_node, from, target, to, NUKSM_MOST_AREAS, 1);
+	err = nuksm_fold_at_once(stable_node, from, target, to, NUKSM_MOST_AREAS);
 	n = err == -ENOENT ? err : nuksm_shift(stable_node, target, NUMA_NO_NODE);
-	if (n != -ENOENT && most > NUKSM_MOST_AREAS && (err == -E2BIG || tries > 1)) {
-		err = nuksm_fold_at_once(stable_node, from, target, to, most, tries);
+	if (n != -ENOENT && most > NUKSM_MOST_AREAS && err == -E2BIG) {
+		err = nuksm_fold_at_once(stable_node, from, target, to, most);
 		if (err == -E2BIG && unshare)
-			err = nuksm_fold_dear(stable_node, from, target, to, tries);
+			err = nuksm_fold_dear(stable_node, from, target, to);
 		if (err == -ENOENT)
 			n = err;
 	}
@@ -512,7 +510,7 @@ static bool nuksm_tend_replica(struct ksm_stable_node *stable_node,
 	}
 	return target && nuksm_fold_into(stable_node, target,
 					 tight ? NUKSM_MOST_TO_FOLD : nuksm_most_to_fold(),
-					 !tight, 1);
+					 !tight);
 }
 
 /* Is it a replica that is hot, and could be folded into @other? */
@@ -541,7 +539,7 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 		return true;
 	nuksm_window(NUKSM_WINDOW_DRAW_IN);
 	/* If nobody came, @stable_node may be gone */
-	if (nuksm_fold_into(replica, stable_node, nuksm_most_to_fold(), false, 1))
+	if (nuksm_fold_into(replica, stable_node, nuksm_most_to_fold(), false))
 		stable_node->elsewhere = NUKSM_FOLLOWS_AT - 1;
 	return true;
 }

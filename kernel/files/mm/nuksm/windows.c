@@ -26,7 +26,6 @@ static const char * const window_names[NR_NUKSM_WINDOWS] = {
 	[NUKSM_WINDOW_REPLICA]	= "replica",
 	[NUKSM_WINDOW_DRAW_IN]	= "draw_in",
 	[NUKSM_WINDOW_FOLD]	= "fold",
-	[NUKSM_WINDOW_FOLDED]	= "folded",
 	[NUKSM_WINDOW_DOMAIN]	= "domain",
 	[NUKSM_WINDOW_OUTSIDERS] = "outsiders",
 };

@@ -27,7 +27,6 @@
  * @NUKSM_WINDOW_DRAW_IN: choosing a replica whose sharers are to share another page, and
  *	taking hold of that
  * @NUKSM_WINDOW_FOLD: taking a replica from all who have it, and giving them another page
- * @NUKSM_WINDOW_FOLDED: the last one that is folded, and telling who waits for their memory
  * @NUKSM_WINDOW_DOMAIN: finding a page merged in another domain, and un-merging it
  * @NUKSM_WINDOW_OUTSIDERS: asking all who map a page, and merging it
  * @NR_NUKSM_WINDOWS: how many there are
@@ -49,7 +48,6 @@ enum nuksm_window {
 	NUKSM_WINDOW_REPLICA,
 	NUKSM_WINDOW_DRAW_IN,
 	NUKSM_WINDOW_FOLD,
-	NUKSM_WINDOW_FOLDED,
 	NUKSM_WINDOW_DOMAIN,
 	NUKSM_WINDOW_OUTSIDERS,
 	NR_NUKSM_WINDOWS,
