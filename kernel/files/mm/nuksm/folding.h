@@ -33,12 +33,15 @@ static int nuksm_begun, nuksm_ended;
  */
 #define NUKSM_SWEEPS_FOR	((unsigned long)HZ)
 
+/* Nobody waits until then, as nuksmd came too late. In seconds since boot; under oom_lock. */
+static time64_t nuksm_unserved_until;
+
 /* Who finds no memory waits here until replicas have been folded, for so long at most. */
 static DECLARE_WAIT_QUEUE_HEAD(nuksm_folded);
 #define NUKSM_FOLDED_IN		(2 * HZ)
 
 /* If replicas are left, he has got so many; or else they are too busy to be worth that. */
-#define NUKSM_WORTH_IT		(SZ_1M >> PAGE_SHIFT)
+#define NUKSM_WORTH_IT		SWAP_CLUSTER_MAX
 
 /* Is memory short on some node? */
 static bool nuksm_is_short(void)
@@ -87,6 +90,7 @@ static unsigned long nuksm_over_budget(void)
  * @began: when, in jiffies
  * @whole: all trees are gone through from the first one on, not from where folding ended before
  * @again: some were busy
+ * @folded: so many were not
  * @all: they are all to be folded
  * @over: so many are, wherever they are, as there are more than the budget has
  * @wanted: so many on each node, otherwise
@@ -101,6 +105,7 @@ static struct nuksm_folding {
 	unsigned long began;
 	bool whole;
 	bool again;
+	unsigned long folded;
 	bool all;
 	unsigned long over;
 	long wanted[MAX_NUMNODES];
@@ -167,6 +172,7 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain)
 			nuksm_folding.again = true;
 		} else if (target) {
 			nuksm_folding.wanted[nid]--;
+			nuksm_folding.folded++;
 		}
 		if (done && nuksm_folding.over)
 			nuksm_folding.over--;
@@ -267,25 +273,46 @@ static void nuksm_begin_folding(void)
 	/* Before what is wanted: who waits has said that first */
 	WRITE_ONCE(nuksm_begun, atomic_read_acquire(&nuksm_dying));
 	nuksm_folding.urgent = nuksm_begun != nuksm_ended;
-	nuksm_folding.whole = !nuksm_folding.tree && !nuksm_folding.checksum;
+	nuksm_folding.whole = !nuksm_folding.tree && !nuksm_folding.checksum &&
+			      !nuksm_folding.gone_through;
 	nuksm_folding.busy = 0;
 	nuksm_folding.began = jiffies;
 	nuksm_folding.again = false;
-	nuksm_folding.all = nuksm_folds_all();
-	nuksm_folding.over = nuksm_over_budget();
-	for_each_node(nid)
-		nuksm_folding.wanted[nid] +=
-			atomic_long_xchg(&nuksm_node_counts[nid].unwanted, 0);
+	nuksm_folding.folded = 0;
+	nuksm_folding.all = !nuksm_folding.urgent && nuksm_folds_all();
+	nuksm_folding.over = nuksm_folding.urgent ? 0 : nuksm_over_budget();
+	for_each_node(nid) {
+		struct nuksm_node_count *count = &nuksm_node_counts[nid];
+
+		/* Who waits does not wait for those of other nodes */
+		if (!nuksm_folding.urgent || xchg(&count->urgent, false))
+			nuksm_folding.wanted[nid] = atomic_long_xchg(&count->unwanted, 0);
+		else if (atomic_long_read(&count->unwanted))
+			WRITE_ONCE(nuksm_short, true);
+	}
 }
 
-/*
- * What was folded for somebody is not to be left in the lists of this CPU, or others. If folding
- * @gave_way, what others want is folded with that of who it gave way to.
- */
-static void nuksm_end_folding(bool gave_way)
+/* Folding gives way: what was wanted is wanted by the next one. */
+static void nuksm_give_way(void)
 {
-	if (!gave_way)
-		memset(nuksm_folding.wanted, 0, sizeof(nuksm_folding.wanted));
+	int nid;
+
+	for_each_node(nid) {
+		struct nuksm_node_count *count = &nuksm_node_counts[nid];
+
+		if (nuksm_folding.wanted[nid] <= 0)
+			continue;
+		atomic_long_add(nuksm_folding.wanted[nid], &count->unwanted);
+		if (nuksm_folding.urgent)
+			WRITE_ONCE(count->urgent, true);
+	}
+	WRITE_ONCE(nuksm_short, true);
+}
+
+/* What was folded for somebody is not to be left in the lists of this CPU, or others. */
+static void nuksm_end_folding(void)
+{
+	memset(nuksm_folding.wanted, 0, sizeof(nuksm_folding.wanted));
 	if (nuksm_folding.urgent)
 		drain_all_pages(NULL);
 	nuksm_folding.urgent = false;
@@ -320,6 +347,7 @@ static bool nuksm_fold_some(void)
 		return false;
 	if (nuksm_folding.whole &&
 	    (!nuksm_folding.again ||
+	     (nuksm_folding.urgent && nuksm_folding.folded >= NUKSM_WORTH_IT) ||
 	     time_after(jiffies, nuksm_folding.began + NUKSM_SWEEPS_FOR)))
 		return false;
 	nuksm_folding.whole = true;
@@ -381,20 +409,23 @@ static bool nuksm_ask_for_all(nodemask_t *nodes)
 			continue;
 		node_set(nid, *nodes);
 		count->folded_before = READ_ONCE(count->folded);
-		waits |= now >= count->in_vain_until;
+		waits |= now >= max(count->in_vain_until, nuksm_unserved_until);
+		WRITE_ONCE(count->urgent, true);
 		nuksm_ask_back(nid, nuksm_replicas_on(nid), NUKSM_AFTER_OOM_S);
 	}
 	return waits;
 }
 
 /*
- * How many have been folded on these nodes since. Replicas that are left are busy: each kill would
- * wait for them anew, so that nobody does for so many @seconds.
+ * How many have been folded on these nodes since. If that was all that nuksmd could, replicas that
+ * are left are busy: each kill would wait for them anew. If it did not come to it in time, somebody
+ * may have had ksm_thread_mutex, or still has.
  *
  * Context: oom_lock.
  */
-static unsigned long nuksm_folded_since(const nodemask_t *nodes, unsigned int seconds)
+static unsigned long nuksm_folded_since(const nodemask_t *nodes, bool served)
 {
+	time64_t now = ktime_get_seconds();
 	unsigned long folded, all = 0;
 	int nid;
 
@@ -402,18 +433,19 @@ static unsigned long nuksm_folded_since(const nodemask_t *nodes, unsigned int se
 		struct nuksm_node_count *count = &nuksm_node_counts[nid];
 
 		folded = READ_ONCE(count->folded) - count->folded_before;
-		if (nuksm_replicas_on(nid) && folded < NUKSM_WORTH_IT)
-			count->in_vain_until = ktime_get_seconds() + seconds;
+		if (served && nuksm_replicas_on(nid) && folded < NUKSM_WORTH_IT)
+			count->in_vain_until = now + NUKSM_AFTER_OOM_S;
 		all += folded;
 	}
+	if (!served && all < NUKSM_WORTH_IT)
+		nuksm_unserved_until = now + NUKSM_AFTER_SHRINK_S;
 	return all;
 }
 
 /*
  * Before somebody is killed for his memory, replicas go from where there is none: who may have
  * that of some nodes only takes nobody's on others. Whoever has ksm_thread_mutex does not wait
- * for that: threads of the kernel, and who un-merges; nor does who is being killed. If nuksmd did
- * not come to it in time, somebody may have had that mutex.
+ * for that: threads of the kernel, and who un-merges; nor does who is being killed.
  */
 static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused,
 			       void *data)
@@ -423,9 +455,10 @@ static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused
 	bool waits;
 	int ticket;
 
-	if (*freed || current->flags & PF_KTHREAD || oom_task_origin(current))
+	if (*freed)
 		return NOTIFY_OK;
-	waits = nuksm_ask_for_all(&nodes) && !fatal_signal_pending(current);
+	waits = nuksm_ask_for_all(&nodes) && !(current->flags & PF_KTHREAD) &&
+		!oom_task_origin(current) && !fatal_signal_pending(current);
 	ticket = waits ? atomic_inc_return(&nuksm_dying) : 0;
 	if (!nodes_empty(nodes))
 		wake_up_interruptible(&nuksm_look_wait);
@@ -434,8 +467,7 @@ static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused
 	wait_event_killable_timeout(nuksm_folded, nuksm_is_served(ticket), NUKSM_FOLDED_IN);
 	if (fatal_signal_pending(current))
 		return NOTIFY_OK;
-	*freed += nuksm_folded_since(&nodes, nuksm_is_served(ticket) ? NUKSM_AFTER_OOM_S :
-							      NUKSM_AFTER_SHRINK_S);
+	*freed += nuksm_folded_since(&nodes, nuksm_is_served(ticket));
 	return NOTIFY_OK;
 }
 

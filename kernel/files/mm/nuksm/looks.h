@@ -253,20 +253,24 @@ static unsigned int nuksm_end_some(struct nuksm_looks *at)
 	return n;
 }
 
-/* As ksmd's, without the lock. */
-#define NUKSM_NICE		5
+/* nuksmd's, without the lock. */
+static int nuksm_usual_nice;
 
 /*
  * Waits until ksmd, or who writes to sysfs, lets go of KSM's lock. Not as a mutex does:
  * that takes a CPU's time for as long as they hold it. Then others wait for it, and perhaps for
  * memory, so that it is not kept by who merely keeps processors busy: what nuksmd takes of these is
- * bounded. nuksm_end_turn() ends it.
+ * bounded. If they wait for memory, it begins with the waiting. nuksm_end_turn() ends it.
  *
  * Returns false if everybody is to be frozen.
  */
 static bool nuksm_take_turn(void)
 {
-	bool taken;
+	bool taken, urgent = nuksm_folding.urgent || nuksm_is_urgent();
+
+	nuksm_usual_nice = task_nice(current);
+	if (urgent)
+		set_user_nice(current, MIN_NICE);
 
 	for (;;) {
 		WRITE_ONCE(nuksm_wants_turn, true);
@@ -277,17 +281,16 @@ static bool nuksm_take_turn(void)
 	}
 	WRITE_ONCE(nuksm_wants_turn, false);
 	wake_up(&nuksm_turn);
-	if (!taken)
-		return false;
-	set_user_nice(current, MIN_NICE);
-	wait_while_offlining();
-	return true;
+	set_user_nice(current, taken ? MIN_NICE : nuksm_usual_nice);
+	if (taken)
+		wait_while_offlining();
+	return taken;
 }
 
 static void nuksm_end_turn(void)
 {
 	mutex_unlock(&ksm_thread_mutex);
-	set_user_nice(current, NUKSM_NICE);
+	set_user_nice(current, nuksm_usual_nice);
 }
 
 /* The first half of a look. Returns how many mappings it went through. */
@@ -492,14 +495,14 @@ static unsigned long nuksm_fold(unsigned long pause)
 		if (more)
 			schedule_timeout_idle(msecs_to_jiffies(NUKSM_FOLD_PAUSE_MS));
 	}
-	nuksm_end_folding(gave_way);
+	if (gave_way)
+		nuksm_give_way();
+	nuksm_end_folding();
 	if (gave_way)
 		return pause;
-	if (nuksm_replicas() && nuksm_replicas() >= before)
-		return min(2 * pause, NUKSM_FOLD_AT_LEAST_EVERY);
 	took = task_sched_runtime(current) - began;
-	return clamp(nsecs_to_jiffies(NUKSM_FOLD_TIMES * took), NUKSM_FOLD_EVERY,
-		     NUKSM_FOLD_AT_LEAST_EVERY);
+	pause = nuksm_replicas() && nuksm_replicas() >= before ? 2 * pause : NUKSM_FOLD_EVERY;
+	return clamp(nsecs_to_jiffies(NUKSM_FOLD_TIMES * took), pause, NUKSM_FOLD_AT_LEAST_EVERY);
 }
 
 /* Is it time to fold some? Who is about to be killed does not wait for that. */
@@ -530,7 +533,7 @@ static int nuksm_look_thread(void *unused)
 	u64 took = 0;
 
 	set_freezable();
-	set_user_nice(current, NUKSM_NICE);
+	set_user_nice(current, 5);
 
 	while (!kthread_should_stop()) {
 		unsigned int permille = READ_ONCE(nuksm_look_permille);

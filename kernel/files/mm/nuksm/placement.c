@@ -141,7 +141,7 @@ static bool has_cache(int nid)
 	return clean > dirty && clean - dirty > wanted;
 }
 
-/* Is there more than a watermark in one of the node's zones, up to @highest? */
+/* Is there more than a watermark in one of the node's zones, for who may have up to @highest? */
 static bool is_above(int nid, enum zone_watermarks mark, enum zone_type highest)
 {
 	enum zone_type z;
@@ -150,7 +150,7 @@ static bool is_above(int nid, enum zone_watermarks mark, enum zone_type highest)
 		struct zone *zone = NODE_DATA(nid)->node_zones + z;
 
 		if (managed_zone(zone) &&
-		    zone_watermark_ok(zone, 0, wmark_pages(zone, mark) + 1, ZONE_MOVABLE, 0))
+		    zone_watermark_ok(zone, 0, wmark_pages(zone, mark) + 1, highest, 0))
 			return true;
 	}
 	return false;
@@ -193,10 +193,11 @@ bool nuksm_is_tight(int nid)
  */
 bool nuksm_is_out(int nid)
 {
-	enum zone_type highest = node_state(nid, N_NORMAL_MEMORY) ? ZONE_NORMAL : ZONE_MOVABLE;
-
-	return node_state(nid, N_MEMORY) && !is_above(nid, WMARK_LOW, highest) &&
-	       (node_isset(nid, cpuset_current_mems_allowed) || nuksm_is_tight(nid));
+	if (!node_state(nid, N_MEMORY) ||
+	    (is_above(nid, WMARK_LOW, ZONE_MOVABLE) &&
+	     (!node_state(nid, N_NORMAL_MEMORY) || is_above(nid, WMARK_LOW, ZONE_NORMAL))))
+		return false;
+	return node_isset(nid, cpuset_current_mems_allowed) || nuksm_is_tight(nid);
 }
 
 /**
