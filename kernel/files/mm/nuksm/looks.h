@@ -478,8 +478,8 @@ static unsigned long nuksm_look_pause(u64 took, unsigned int permille)
 /*
  * Folds the replicas that have to be, and tells those who wait for their memory. If somebody is
  * about to be killed meanwhile, it ends, and begins anew for him. Returns how long what is left of
- * them is left alone, in jiffies: each time twice as long, if that was in vain; otherwise by how
- * long it took.
+ * them is left alone, in jiffies: by how long it took; and, if that was in vain, each time twice as
+ * long at least.
  */
 static unsigned long nuksm_fold(unsigned long pause)
 {
@@ -502,7 +502,8 @@ static unsigned long nuksm_fold(unsigned long pause)
 		return pause;
 	took = task_sched_runtime(current) - began;
 	pause = nuksm_replicas() && nuksm_replicas() >= before ? 2 * pause : NUKSM_FOLD_EVERY;
-	return clamp(nsecs_to_jiffies(NUKSM_FOLD_TIMES * took), pause, NUKSM_FOLD_AT_LEAST_EVERY);
+	return min(max(nsecs_to_jiffies(NUKSM_FOLD_TIMES * took), pause),
+		   NUKSM_FOLD_AT_LEAST_EVERY);
 }
 
 /* Is it time to fold some? Who is about to be killed does not wait for that. */
