@@ -90,7 +90,7 @@ static unsigned long nuksm_over_budget(void)
  * @began: when, in jiffies
  * @whole: all trees are gone through from the first one on, not from where folding ended before
  * @again: some were busy
- * @folded: so many were not
+ * @folded: what nuksm_replica_stats had of it when folding began
  * @all: they are all to be folded
  * @over: so many are, wherever they are, as there are more than the budget has
  * @wanted: so many on each node, otherwise
@@ -172,7 +172,6 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain)
 			nuksm_folding.again = true;
 		} else if (target) {
 			nuksm_folding.wanted[nid]--;
-			nuksm_folding.folded++;
 		}
 		if (done && nuksm_folding.over)
 			nuksm_folding.over--;
@@ -278,14 +277,14 @@ static void nuksm_begin_folding(void)
 	nuksm_folding.busy = 0;
 	nuksm_folding.began = jiffies;
 	nuksm_folding.again = false;
-	nuksm_folding.folded = 0;
+	nuksm_folding.folded = nuksm_replica_stats.folded;
 	nuksm_folding.all = !nuksm_folding.urgent && nuksm_folds_all();
 	nuksm_folding.over = nuksm_folding.urgent ? 0 : nuksm_over_budget();
 	for_each_node(nid) {
 		struct nuksm_node_count *count = &nuksm_node_counts[nid];
 
 		/* Who waits does not wait for those of other nodes */
-		if (!nuksm_folding.urgent || xchg(&count->urgent, false))
+		if (!nuksm_folding.urgent || xchg(&count->urgent, 0))
 			nuksm_folding.wanted[nid] = atomic_long_xchg(&count->unwanted, 0);
 		else if (atomic_long_read(&count->unwanted))
 			WRITE_ONCE(nuksm_short, true);
@@ -304,7 +303,7 @@ static void nuksm_give_way(void)
 			continue;
 		atomic_long_add(nuksm_folding.wanted[nid], &count->unwanted);
 		if (nuksm_folding.urgent)
-			WRITE_ONCE(count->urgent, true);
+			WRITE_ONCE(count->urgent, 1);
 	}
 	WRITE_ONCE(nuksm_short, true);
 }
@@ -318,6 +317,12 @@ static void nuksm_end_folding(void)
 	nuksm_folding.urgent = false;
 	smp_store_release(&nuksm_ended, nuksm_begun); /* what was folded is seen */
 	wake_up(&nuksm_folded);
+}
+
+/* Has so much been folded by now that it was worth waiting for? */
+static bool nuksm_folded_some(void)
+{
+	return nuksm_replica_stats.folded - nuksm_folding.folded >= NUKSM_WORTH_IT;
 }
 
 /*
@@ -347,7 +352,7 @@ static bool nuksm_fold_some(void)
 		return false;
 	if (nuksm_folding.whole &&
 	    (!nuksm_folding.again ||
-	     (nuksm_folding.urgent && nuksm_folding.folded >= NUKSM_WORTH_IT) ||
+	     (nuksm_folding.urgent && nuksm_folded_some()) ||
 	     time_after(jiffies, nuksm_folding.began + NUKSM_SWEEPS_FOR)))
 		return false;
 	nuksm_folding.whole = true;
@@ -410,10 +415,22 @@ static bool nuksm_ask_for_all(nodemask_t *nodes)
 		node_set(nid, *nodes);
 		count->folded_before = READ_ONCE(count->folded);
 		waits |= now >= max(count->in_vain_until, nuksm_unserved_until);
-		WRITE_ONCE(count->urgent, true);
 		nuksm_ask_back(nid, nuksm_replicas_on(nid), NUKSM_AFTER_OOM_S);
 	}
 	return waits;
+}
+
+/* Waits for them. The ticket comes last: who sees it sees what is wanted, and by whom. */
+static bool nuksm_wait_for_all(const nodemask_t *nodes)
+{
+	int nid, ticket;
+
+	for_each_node_mask(nid, *nodes)
+		WRITE_ONCE(nuksm_node_counts[nid].urgent, 1);
+	ticket = atomic_inc_return(&nuksm_dying);
+	wake_up_interruptible(&nuksm_look_wait);
+	wait_event_killable_timeout(nuksm_folded, nuksm_is_served(ticket), NUKSM_FOLDED_IN);
+	return nuksm_is_served(ticket);
 }
 
 /*
@@ -426,20 +443,21 @@ static bool nuksm_ask_for_all(nodemask_t *nodes)
 static unsigned long nuksm_folded_since(const nodemask_t *nodes, bool served)
 {
 	time64_t now = ktime_get_seconds();
-	unsigned long folded, all = 0;
+	unsigned long folded = 0;
 	int nid;
 
-	for_each_node_mask(nid, *nodes) {
-		struct nuksm_node_count *count = &nuksm_node_counts[nid];
-
-		folded = READ_ONCE(count->folded) - count->folded_before;
-		if (served && nuksm_replicas_on(nid) && folded < NUKSM_WORTH_IT)
-			count->in_vain_until = now + NUKSM_AFTER_OOM_S;
-		all += folded;
-	}
-	if (!served && all < NUKSM_WORTH_IT)
+	for_each_node_mask(nid, *nodes)
+		folded += READ_ONCE(nuksm_node_counts[nid].folded) -
+			  nuksm_node_counts[nid].folded_before;
+	if (folded >= NUKSM_WORTH_IT)
+		return folded;
+	if (!served)
 		nuksm_unserved_until = now + NUKSM_AFTER_SHRINK_S;
-	return all;
+	for_each_node_mask(nid, *nodes) {
+		if (served && nuksm_replicas_on(nid))
+			nuksm_node_counts[nid].in_vain_until = now + NUKSM_AFTER_OOM_S;
+	}
+	return folded;
 }
 
 /*
@@ -452,22 +470,18 @@ static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused
 {
 	unsigned long *freed = data;
 	nodemask_t nodes = NODE_MASK_NONE;
-	bool waits;
-	int ticket;
+	bool served;
 
 	if (*freed)
 		return NOTIFY_OK;
-	waits = nuksm_ask_for_all(&nodes) && !(current->flags & PF_KTHREAD) &&
-		!oom_task_origin(current) && !fatal_signal_pending(current);
-	ticket = waits ? atomic_inc_return(&nuksm_dying) : 0;
-	if (!nodes_empty(nodes))
+	if (!nuksm_ask_for_all(&nodes) || current->flags & PF_KTHREAD ||
+	    oom_task_origin(current) || fatal_signal_pending(current)) {
 		wake_up_interruptible(&nuksm_look_wait);
-	if (!waits)
 		return NOTIFY_OK;
-	wait_event_killable_timeout(nuksm_folded, nuksm_is_served(ticket), NUKSM_FOLDED_IN);
-	if (fatal_signal_pending(current))
-		return NOTIFY_OK;
-	*freed += nuksm_folded_since(&nodes, nuksm_is_served(ticket));
+	}
+	served = nuksm_wait_for_all(&nodes);
+	if (!fatal_signal_pending(current))
+		*freed += nuksm_folded_since(&nodes, served);
 	return NOTIFY_OK;
 }
 

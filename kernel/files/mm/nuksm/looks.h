@@ -266,13 +266,15 @@ static int nuksm_usual_nice;
  */
 static bool nuksm_take_turn(void)
 {
-	bool taken, urgent = nuksm_folding.urgent || nuksm_is_urgent();
-
-	nuksm_usual_nice = task_nice(current);
-	if (urgent)
-		set_user_nice(current, MIN_NICE);
+	bool taken, first = false;
 
 	for (;;) {
+		if (!first) {
+			nuksm_usual_nice = task_nice(current);
+			first = nuksm_folding.urgent || nuksm_is_urgent();
+			if (first)
+				set_user_nice(current, MIN_NICE);
+		}
 		WRITE_ONCE(nuksm_wants_turn, true);
 		taken = mutex_trylock(&ksm_thread_mutex);
 		if (taken || freezing(current))
@@ -477,17 +479,18 @@ static unsigned long nuksm_look_pause(u64 took, unsigned int permille)
 
 /*
  * Folds the replicas that have to be, and tells those who wait for their memory. If somebody is
- * about to be killed meanwhile, it ends, and begins anew for him. Returns how long what is left of
- * them is left alone, in jiffies: by how long it took; and, if that was in vain, each time twice as
- * long at least.
+ * about to be killed meanwhile, it ends, and begins anew for him. What is left is left alone until
+ * *@next, in jiffies: for a *@pause by how long it took; and, if that was in vain, each time twice
+ * as long at least. What was folded for somebody who waited changes neither, for the others.
  */
-static unsigned long nuksm_fold(unsigned long pause)
+static void nuksm_fold(unsigned long *pause, unsigned long *next)
 {
 	unsigned long before = nuksm_replicas();
 	u64 began = task_sched_runtime(current), took;
-	bool more = true, gave_way = false;
+	bool more = true, gave_way = false, urgent;
 
 	nuksm_begin_folding();
+	urgent = nuksm_folding.urgent;
 	while (more && nuksm_replicas() && !freezing(current) && nuksm_take_turn()) {
 		gave_way = nuksm_is_urgent();
 		more = !gave_way && nuksm_fold_some();
@@ -498,12 +501,13 @@ static unsigned long nuksm_fold(unsigned long pause)
 	if (gave_way)
 		nuksm_give_way();
 	nuksm_end_folding();
-	if (gave_way)
-		return pause;
+	if (gave_way || urgent)
+		return;
 	took = task_sched_runtime(current) - began;
-	pause = nuksm_replicas() && nuksm_replicas() >= before ? 2 * pause : NUKSM_FOLD_EVERY;
-	return min(max(nsecs_to_jiffies(NUKSM_FOLD_TIMES * took), pause),
-		   NUKSM_FOLD_AT_LEAST_EVERY);
+	*pause = nuksm_folding.again && nuksm_replicas() >= before ? 2 * *pause : NUKSM_FOLD_EVERY;
+	*pause = min(max(nsecs_to_jiffies(NUKSM_FOLD_TIMES * took), *pause),
+		     NUKSM_FOLD_AT_LEAST_EVERY);
+	*next = jiffies + *pause;
 }
 
 /* Is it time to fold some? Who is about to be killed does not wait for that. */
@@ -528,8 +532,8 @@ static long nuksm_sleeps(unsigned long end)
 /* Looks, and sleeps for as long as that has to last. */
 static int nuksm_look_thread(void *unused)
 {
-	unsigned long ended = jiffies, folded = jiffies, pause;
-	unsigned long fold_pause = NUKSM_FOLD_EVERY;
+	unsigned long ended = jiffies, pause;
+	unsigned long fold_pause = NUKSM_FOLD_EVERY, folds_next = jiffies;
 	unsigned int allowed = 1; /* when the last look was */
 	u64 took = 0;
 
@@ -543,13 +547,11 @@ static int nuksm_look_thread(void *unused)
 		pause = nuksm_look_pause(took, max(permille, allowed));
 		wait_event_freezable_timeout(nuksm_look_wait,
 					     kthread_should_stop() ||
-					     nuksm_must_fold(folded + fold_pause) ||
+					     nuksm_must_fold(folds_next) ||
 					     permille != READ_ONCE(nuksm_look_permille),
 					     nuksm_sleeps(ended + pause));
-		if (nuksm_must_fold(folded + fold_pause)) {
-			fold_pause = nuksm_fold(fold_pause);
-			folded = jiffies;
-		}
+		if (nuksm_must_fold(folds_next))
+			nuksm_fold(&fold_pause, &folds_next);
 		if (permille != READ_ONCE(nuksm_look_permille) ||
 		    time_before(jiffies, ended + pause))
 			continue;

@@ -405,7 +405,7 @@ struct nuksm_look_stats {
  * @sharing: mappings beyond each page's first, as in pages_sharing
  * @replicas: those of @shared that are copies for this node
  * @unwanted: so many of these are to be given back, as memory is short
- * @urgent: somebody who is about to be killed wants them
+ * @urgent: 1 if somebody who is about to be killed waits for them, or 0
  * @none_until: when new ones may be made, in seconds since boot
  * @folded: how many replicas were, so that their memory is free; by nuksmd alone
  * @folded_before: how many were when somebody was about to be killed; under oom_lock
@@ -419,7 +419,7 @@ struct nuksm_node_count {
 	atomic_long_t sharing;
 	atomic_long_t replicas;
 	atomic_long_t unwanted;
-	bool urgent;
+	int urgent;
 	time64_t none_until;
 	unsigned long folded;
 	unsigned long folded_before;
