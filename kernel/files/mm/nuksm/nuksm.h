@@ -477,6 +477,7 @@ u32 nuksm_lot(struct page *page);
 u8 nuksm_heat(struct folio *folio, bool touched, bool young);
 int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
 		  unsigned long kpfn, enum nuksm_asker asker, int *wanted);
+bool nuksm_node_has_room(int nid);
 bool nuksm_takes_replica(int nid);
 bool nuksm_is_tight(int nid);
 bool nuksm_is_out(int nid);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * nuKSM's placement: the knob, what the policy asks about pages and nodes, and
+ * nuKSM's placement: what the policy asks about pages and who pays for them, and
  * how a merged page gets to another node.
  */
 
-#include <linux/cpuset.h>
 #include <linux/highmem.h>
 #include <linux/memcontrol.h>
 #include <linux/memory-tiers.h>
@@ -14,14 +13,12 @@
 #include <linux/mm_inline.h>
 #include <linux/mmzone.h>
 #include <linux/nodemask.h>
-#include <linux/page_idle.h>
 #include <linux/random.h>
 #include <linux/rmap.h>
 #include <linux/sched/task.h>
 #include <linux/security.h>
 #include <linux/seq_file.h>
 #include <linux/siphash.h>
-#include <linux/sysfs.h>
 #include <linux/vmstat.h>
 
 #include "../internal.h"
@@ -126,80 +123,6 @@ u8 nuksm_heat(struct folio *folio, bool touched, bool young)
 	return NUKSM_COLD;
 }
 
-/* Has the node so many pages of files that they are enough to be given up? */
-static bool has_cache(int nid)
-{
-	struct pglist_data *pgdat = NODE_DATA(nid);
-	unsigned long clean = node_page_state(pgdat, NR_INACTIVE_FILE);
-	unsigned long dirty = node_page_state(pgdat, NR_FILE_DIRTY) +
-			      node_page_state(pgdat, NR_WRITEBACK);
-	unsigned long wanted = 0;
-	int z;
-
-	for (z = 0; z < MAX_NR_ZONES; z++)
-		wanted += high_wmark_pages(pgdat->node_zones + z);
-	return clean > dirty && clean - dirty > wanted;
-}
-
-/* Is there more than a watermark in one of the node's zones, for who may have up to @highest? */
-static bool is_above(int nid, enum zone_watermarks mark, enum zone_type highest)
-{
-	enum zone_type z;
-
-	for (z = 0; z <= highest; z++) {
-		struct zone *zone = NODE_DATA(nid)->node_zones + z;
-
-		if (managed_zone(zone) &&
-		    zone_watermark_ok(zone, 0, wmark_pages(zone, mark) + 1, highest, 0))
-			return true;
-	}
-	return false;
-}
-
-/*
- * Could this node take a page without anybody having to wait for it? It could if
- * it has one to spare. One that is full of files hardly ever has, as these take
- * all there is; it could while kswapd keeps up, which then makes room.
- */
-static bool has_room(int nid)
-{
-	return node_state(nid, N_MEMORY) &&
-	       is_above(nid, has_cache(nid) ? WMARK_LOW : WMARK_HIGH, ZONE_MOVABLE);
-}
-
-/**
- * nuksm_is_tight - is memory short on a node?
- * @nid: the node, which has some
- *
- * If there are files, kswapd gives these up. If it has given up itself, as there was nothing
- * else that it could have, it asks for no replicas, either.
- *
- * Return: whether kswapd would have to make room there, and has no files for that.
- */
-bool nuksm_is_tight(int nid)
-{
-	return !has_cache(nid) && !is_above(nid, WMARK_LOW, ZONE_MOVABLE);
-}
-
-/**
- * nuksm_is_out - may current be about to kill somebody as there is no memory on a node?
- * @nid: the node
- *
- * Who may have memory of some nodes only, by his cpuset or policy, has found none there; others
- * may have enough. Pages of the kernel's own are not in ZONE_MOVABLE, and may be of nodes that the
- * cpuset does not have; on these, files may be about to be given up.
- *
- * Return: whether so little is free there for somebody.
- */
-bool nuksm_is_out(int nid)
-{
-	if (!node_state(nid, N_MEMORY) ||
-	    (is_above(nid, WMARK_LOW, ZONE_MOVABLE) &&
-	     (!node_state(nid, N_NORMAL_MEMORY) || is_above(nid, WMARK_LOW, ZONE_NORMAL))))
-		return false;
-	return node_isset(nid, cpuset_current_mems_allowed) || nuksm_is_tight(nid);
-}
-
 /**
  * nuksm_belongs - where does a page belong?
  * @ballot: with all who share it added
@@ -241,7 +164,7 @@ int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
 	if (first == NUMA_NO_NODE)
 		return first;
 	reason = nuksm_ballot_reason(ballot);
-	for (nid = first; nid != NUMA_NO_NODE && nid != here && !has_room(nid);
+	for (nid = first; nid != NUMA_NO_NODE && nid != here && !nuksm_node_has_room(nid);
 	     nid = nuksm_ballot_pick(ballot, lot, barred))
 		__set_bit(nid, barred);
 	if (nid == NUMA_NO_NODE)
@@ -364,19 +287,6 @@ int nuksm_migrate(struct folio *folio, int nid)
 		nuksm_count(&nuksm_placement_stats.migrated, 1);
 	trace_nuksm_migrate(pfn, from, nid, err);
 	return err;
-}
-
-/**
- * nuksm_takes_replica - could this node take a copy of a merged page?
- * @nid: the node
- *
- * Return: whether it has room for it, memory was not short there lately, and it is fast
- * enough to be worth it.
- */
-bool nuksm_takes_replica(int nid)
-{
-	return node_is_toptier(nid) && has_room(nid) &&
-	       ktime_get_seconds() >= READ_ONCE(nuksm_node_counts[nid].none_until);
 }
 
 static bool has_limit(struct mem_cgroup *memcg)
@@ -524,182 +434,3 @@ void nuksm_show_process(struct seq_file *m, struct mm_struct *mm)
 	if (!security_capable(m->file->f_cred, &init_user_ns, CAP_SYS_ADMIN, CAP_OPT_NOAUDIT))
 		seq_printf(m, "ksm_merged_replicas %ld\n", replicas);
 }
-
-static const char * const placement_names[NR_NUKSM_PLACEMENTS] = {
-	[NUKSM_FIRST]		= "first",
-	[NUKSM_FAIR]		= "fair",
-	[NUKSM_PRIORITY]	= "priority",
-};
-
-static ssize_t placement_show(struct kobject *kobj,
-			      struct kobj_attribute *attr, char *buf)
-{
-	enum nuksm_placement current_placement = READ_ONCE(nuksm_placement);
-	ssize_t len = 0;
-	int i;
-
-	for (i = 0; i < NR_NUKSM_PLACEMENTS; i++)
-		len += sysfs_emit_at(buf, len,
-				     i == current_placement ? "%s[%s]" : "%s%s",
-				     i ? " " : "", placement_names[i]);
-	return len + sysfs_emit_at(buf, len, "\n");
-}
-
-static ssize_t placement_store(struct kobject *kobj,
-			       struct kobj_attribute *attr,
-			       const char *buf, size_t count)
-{
-	int placement = sysfs_match_string(placement_names, buf);
-
-	if (placement < 0)
-		return placement;
-	if (placement == READ_ONCE(nuksm_placement))
-		return count;
-	WRITE_ONCE(nuksm_placement, placement);
-	WRITE_ONCE(nuksm_replaces, 1);
-	return count;
-}
-
-static ssize_t look_cpu_permille_show(struct kobject *kobj,
-				      struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%u\n", READ_ONCE(nuksm_look_permille));
-}
-
-/* A number up to @most. */
-static int parse(const char *buf, unsigned int most, unsigned int *value)
-{
-	int err = kstrtouint(buf, 10, value);
-
-	return err ?: *value > most ? -EINVAL : 0;
-}
-
-static ssize_t look_cpu_permille_store(struct kobject *kobj,
-				       struct kobj_attribute *attr,
-				       const char *buf, size_t count)
-{
-	unsigned int permille;
-	int err = parse(buf, 1000, &permille);
-
-	if (err)
-		return err;
-	WRITE_ONCE(nuksm_look_permille, permille);
-	wake_up_interruptible(&nuksm_look_wait);
-	return count;
-}
-
-static ssize_t replica_percent_show(struct kobject *kobj,
-				    struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%u\n", READ_ONCE(nuksm_replica_percent));
-}
-
-static ssize_t replica_percent_store(struct kobject *kobj,
-				     struct kobj_attribute *attr,
-				     const char *buf, size_t count)
-{
-	unsigned int percent;
-	int err = parse(buf, 100, &percent);
-
-	if (err)
-		return err;
-	WRITE_ONCE(nuksm_replica_percent, percent);
-	return count;
-}
-
-#define STATS	nuksm_placement_stats
-
-static NUKSM_COUNTER(placed_hot, STATS.placed[NUKSM_BY_HEAT]);
-static NUKSM_COUNTER(placed_spread, STATS.placed[NUKSM_BY_SPREAD]);
-static NUKSM_COUNTER(placed_priority, STATS.placed[NUKSM_BY_PRIORITY]);
-static NUKSM_COUNTER(placed_no_room, STATS.placed[NUKSM_NO_ROOM]);
-static NUKSM_COUNTER(migrated, STATS.migrated);
-static NUKSM_COUNTER(migrate_refused, STATS.migrate_refused);
-static NUKSM_COUNTER(migrate_unshared, STATS.unshared);
-static NUKSM_COUNTER(looks, nuksm_look_stats.looks);
-static NUKSM_COUNTER(look_cpu_us, nuksm_look_stats.cpu_us);
-static NUKSM_COUNTER(look_round_ms, nuksm_look_stats.round_ms);
-static NUKSM_COUNTER(used_local, nuksm_look_stats.used_local);
-static NUKSM_COUNTER(used_remote, nuksm_look_stats.used_remote);
-static NUKSM_COUNTER(replicas_made, nuksm_replica_stats.made);
-static NUKSM_COUNTER(replicas_folded, nuksm_replica_stats.folded);
-static NUKSM_COUNTER(replicas_refused, nuksm_replica_stats.refused);
-static NUKSM_COUNTER(replica_glance_ms, nuksm_replica_stats.glance_ms);
-
-/* The nodes that have any, as in numa_maps: N0=123 N1=456 */
-static ssize_t show_by_node(char *buf, size_t offset)
-{
-	ssize_t len = 0;
-	int nid;
-
-	for (nid = 0; nid < nr_node_ids; nid++) {
-		atomic_long_t *counter = (void *)&nuksm_node_counts[nid] + offset;
-		long count = atomic_long_read(counter);
-
-		if (count > 0)
-			len += sysfs_emit_at(buf, len, "%sN%d=%ld",
-					     len ? " " : "", nid, count);
-	}
-	return len + sysfs_emit_at(buf, len, "\n");
-}
-
-static ssize_t pages_shared_by_node_show(struct kobject *kobj,
-					 struct kobj_attribute *attr, char *buf)
-{
-	return show_by_node(buf, offsetof(struct nuksm_node_count, shared));
-}
-
-static ssize_t pages_sharing_by_node_show(struct kobject *kobj,
-					  struct kobj_attribute *attr, char *buf)
-{
-	return show_by_node(buf, offsetof(struct nuksm_node_count, sharing));
-}
-
-static ssize_t replicas_by_node_show(struct kobject *kobj,
-				     struct kobj_attribute *attr, char *buf)
-{
-	return show_by_node(buf, offsetof(struct nuksm_node_count, replicas));
-}
-
-static struct kobj_attribute placement_attr = __ATTR_RW(placement);
-static struct kobj_attribute replica_percent_attr = __ATTR_RW(replica_percent);
-/* For root, as counters are */
-static struct kobj_attribute replicas_by_node_attr =
-	__ATTR(replicas_by_node, 0400, replicas_by_node_show, NULL);
-static struct kobj_attribute look_cpu_permille_attr = __ATTR_RW(look_cpu_permille);
-static struct kobj_attribute pages_shared_by_node_attr =
-	__ATTR_RO(pages_shared_by_node);
-static struct kobj_attribute pages_sharing_by_node_attr =
-	__ATTR_RO(pages_sharing_by_node);
-
-static struct attribute *placement_attrs[] = {
-	&placement_attr.attr,
-	&placed_hot_counter.attr.attr,
-	&placed_spread_counter.attr.attr,
-	&placed_priority_counter.attr.attr,
-	&placed_no_room_counter.attr.attr,
-	&migrated_counter.attr.attr,
-	&migrate_refused_counter.attr.attr,
-	&migrate_unshared_counter.attr.attr,
-	&look_cpu_permille_attr.attr,
-	&looks_counter.attr.attr,
-	&look_cpu_us_counter.attr.attr,
-	&look_round_ms_counter.attr.attr,
-	&used_local_counter.attr.attr,
-	&used_remote_counter.attr.attr,
-	&replica_percent_attr.attr,
-	&replicas_made_counter.attr.attr,
-	&replicas_folded_counter.attr.attr,
-	&replicas_refused_counter.attr.attr,
-	&replica_glance_ms_counter.attr.attr,
-	&replicas_by_node_attr.attr,
-	&pages_shared_by_node_attr.attr,
-	&pages_sharing_by_node_attr.attr,
-	NULL,
-};
-
-/* Merged into KSM's own directory, /sys/kernel/mm/ksm. */
-const struct attribute_group nuksm_placement_attr_group = {
-	.name = "ksm",
-	.attrs = placement_attrs,
-};
