@@ -40,8 +40,11 @@ static time64_t nuksm_unserved_until;
 static DECLARE_WAIT_QUEUE_HEAD(nuksm_folded);
 #define NUKSM_FOLDED_IN		(2 * HZ)
 
-/* If replicas are left, he has got so many; or else they are too busy to be worth that. */
-#define NUKSM_WORTH_IT		SWAP_CLUSTER_MAX
+/*
+ * If replicas are left, he has got so many for each second; or else they are too busy to be worth
+ * that. Those that nobody keeps busy are folded several times as fast.
+ */
+#define NUKSM_WORTH_IT		1024
 
 /* Is memory short on some node? */
 static bool nuksm_is_short(void)
@@ -53,6 +56,14 @@ static bool nuksm_is_short(void)
 static bool nuksm_is_urgent(void)
 {
 	return atomic_read(&nuksm_dying) != READ_ONCE(nuksm_begun);
+}
+
+/* Is it worth waiting for so many, since a time in jiffies? */
+static bool nuksm_is_worth_it(unsigned long folded, unsigned long since)
+{
+	unsigned long waited = max(jiffies - since, 1UL);
+
+	return folded >= DIV_ROUND_UP(waited * NUKSM_WORTH_IT, HZ);
 }
 
 /* So many of a node's pages are replicas. */
@@ -319,12 +330,6 @@ static void nuksm_end_folding(void)
 	wake_up(&nuksm_folded);
 }
 
-/* Has so much been folded by now that it was worth waiting for? */
-static bool nuksm_folded_some(void)
-{
-	return nuksm_replica_stats.folded - nuksm_folding.folded >= NUKSM_WORTH_IT;
-}
-
 /*
  * Folds replicas, from where it ended the last time, for as long as KSM's lock is held at once:
  * not only in CPU time, as others may have the CPU meanwhile. What is busy is asked again when all
@@ -335,6 +340,7 @@ static bool nuksm_fold_some(void)
 {
 	u64 until = ktime_get_ns() + NUKSM_HOLDS_MS * NSEC_PER_MSEC;
 	unsigned int nr = nuksm_nr_roots(ksm_nr_node_ids), tree = nuksm_folding.tree;
+	unsigned long folded;
 
 	for (tree = nuksm_next_used(0, tree); tree < nr && nuksm_folds_more();
 	     tree = nuksm_next_used(0, tree + 1)) {
@@ -350,9 +356,10 @@ static bool nuksm_fold_some(void)
 	nuksm_fold_from(0);
 	if (!nuksm_folds_more())
 		return false;
+	folded = nuksm_replica_stats.folded - nuksm_folding.folded;
 	if (nuksm_folding.whole &&
 	    (!nuksm_folding.again ||
-	     (nuksm_folding.urgent && nuksm_folded_some()) ||
+	     (nuksm_folding.urgent && nuksm_is_worth_it(folded, nuksm_folding.began)) ||
 	     time_after(jiffies, nuksm_folding.began + NUKSM_SWEEPS_FOR)))
 		return false;
 	nuksm_folding.whole = true;
@@ -420,7 +427,11 @@ static bool nuksm_ask_for_all(nodemask_t *nodes)
 	return waits;
 }
 
-/* Waits for them. The ticket comes last: who sees it sees what is wanted, and by whom. */
+/*
+ * Waits for them. The ticket comes last: who sees it sees what is wanted, and by whom. Who is
+ * killed meanwhile waits, too, as he could have all others wait again and again otherwise. Returns
+ * whether folding has begun for him.
+ */
 static bool nuksm_wait_for_all(const nodemask_t *nodes)
 {
 	int nid, ticket;
@@ -429,18 +440,18 @@ static bool nuksm_wait_for_all(const nodemask_t *nodes)
 		WRITE_ONCE(nuksm_node_counts[nid].urgent, 1);
 	ticket = atomic_inc_return(&nuksm_dying);
 	wake_up_interruptible(&nuksm_look_wait);
-	wait_event_killable_timeout(nuksm_folded, nuksm_is_served(ticket), NUKSM_FOLDED_IN);
-	return nuksm_is_served(ticket);
+	wait_event_timeout(nuksm_folded, nuksm_is_served(ticket), NUKSM_FOLDED_IN);
+	return READ_ONCE(nuksm_begun) - ticket >= 0;
 }
 
 /*
  * How many have been folded on these nodes since. If that was all that nuksmd could, replicas that
- * are left are busy: each kill would wait for them anew. If it did not come to it in time, somebody
- * may have had ksm_thread_mutex, or still has.
+ * are left are busy: each kill would wait for them anew. If it did not begin in time, somebody may
+ * have had ksm_thread_mutex, or still has.
  *
  * Context: oom_lock.
  */
-static unsigned long nuksm_folded_since(const nodemask_t *nodes, bool served)
+static unsigned long nuksm_folded_since(const nodemask_t *nodes, unsigned long since, bool begun)
 {
 	time64_t now = ktime_get_seconds();
 	unsigned long folded = 0;
@@ -449,12 +460,12 @@ static unsigned long nuksm_folded_since(const nodemask_t *nodes, bool served)
 	for_each_node_mask(nid, *nodes)
 		folded += READ_ONCE(nuksm_node_counts[nid].folded) -
 			  nuksm_node_counts[nid].folded_before;
-	if (folded >= NUKSM_WORTH_IT)
+	if (nuksm_is_worth_it(folded, since))
 		return folded;
-	if (!served)
+	if (!begun)
 		nuksm_unserved_until = now + NUKSM_AFTER_SHRINK_S;
 	for_each_node_mask(nid, *nodes) {
-		if (served && nuksm_replicas_on(nid))
+		if (begun && nuksm_replicas_on(nid))
 			nuksm_node_counts[nid].in_vain_until = now + NUKSM_AFTER_OOM_S;
 	}
 	return folded;
@@ -470,7 +481,8 @@ static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused
 {
 	unsigned long *freed = data;
 	nodemask_t nodes = NODE_MASK_NONE;
-	bool served;
+	unsigned long since = jiffies;
+	bool begun;
 
 	if (*freed)
 		return NOTIFY_OK;
@@ -479,9 +491,8 @@ static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused
 		wake_up_interruptible(&nuksm_look_wait);
 		return NOTIFY_OK;
 	}
-	served = nuksm_wait_for_all(&nodes);
-	if (!fatal_signal_pending(current))
-		*freed += nuksm_folded_since(&nodes, served);
+	begun = nuksm_wait_for_all(&nodes);
+	*freed += nuksm_folded_since(&nodes, since, begun);
 	return NOTIFY_OK;
 }
 

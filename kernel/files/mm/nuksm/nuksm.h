@@ -409,7 +409,7 @@ struct nuksm_look_stats {
  * @none_until: when new ones may be made, in seconds since boot
  * @folded: how many replicas were, so that their memory is free; by nuksmd alone
  * @folded_before: how many were when somebody was about to be killed; under oom_lock
- * @in_vain_until: until then nobody waits for them, as the last one who did got hardly any; in
+ * @in_vain_until: until then nobody waits for them, as the last one who did got too few; in
  *	seconds since boot, under oom_lock
  *
  * Others change under the lock of the page concerned.
