@@ -14,6 +14,7 @@ import pytest
 
 from nuksmlab import numa, stress
 from nuksmlab.area import address_of, equal_to, offered
+from nuksmlab.forkers import family
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import RARELY, Ksm
 from nuksmlab.looks import SOON, look, reading
@@ -250,38 +251,19 @@ def test_a_family_that_forks_all_the_time_keeps_no_copies(
     know of: folding tries for it until it has it."""
     pair = [start(f"pair-{node}", node, mib=1, equal=25, private=75) for node in (0, 1)]
     pages = pair[0].equal_pages
-    areas: list[mmap.mmap] = []
-
-    def offer() -> None:
-        os.sched_setaffinity(0, numa.cpus(1))
-        areas.append(offered(equal_to(pair[0])[:], FORKED_AREAS, forks_have=True))
-
-    def fork_always() -> None:
-        while True:
-            if not (child := os.fork()):
-                os._exit(0)
-            os.waitpid(child, 0)
-
-    def multiply() -> int:
-        """A group of processes, to be killed."""
-        os.setpgid(0, 0)
-        fork_and_wait()
-        for number in range(FORKERS):
-            if not os.fork():
-                os.sched_setaffinity(0, numa.cpus(number % 2))
-                fork_always()
-        return os.getpgid(0)
 
     merge(ksm, pair)
     with ExitStack() as stack:
-        family = stack.enter_context(puppet(offer, multiply))
+        forking = stack.enter_context(
+            family(pair[0], 1, areas=FORKED_AREAS, forkers=FORKERS)
+        )
         with reading(pair[0]), reading(pair[1]):
             wait_for(ksm, pages)
             before = ksm.merged()
-            family.next()
+            forking.next()
             ksm.merge(before + pages)
             ksm.set_speed(RARELY)
-            stack.callback(os.killpg, int(family.next()), signal.SIGKILL)
+            stack.callback(os.killpg, int(forking.next()), signal.SIGKILL)
         ksm.write("replica_percent", 0)
         wait_for(ksm, 0)
     model.check_intact(pair)

@@ -15,6 +15,7 @@ import pytest
 
 from nuksmlab import numa, stress, wait
 from nuksmlab.area import equal_to, keep_mmap_lock
+from nuksmlab.forkers import family
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import RARELY, Ksm
 from nuksmlab.looks import reading
@@ -34,6 +35,9 @@ MORE_THAN_THERE_IS = 1 << 28  # pages
 
 # Areas: more than are gone through to move a page.
 LONG = 4200
+
+# Those of whom each fork copies so many areas have their lock most of the time.
+FORKERS, FORKED_AREAS = 4, 1000
 
 # Free pages in the lists of CPUs are nobody's when memory is short. Without replicas,
 # too, there are 1 to 15 MiB of them when the job is killed, by chance: two percent.
@@ -168,3 +172,33 @@ def test_who_has_replicas_keeps_them_from_nobody(
             usual = take_all(start, tenants, tmp_path / "told")
     print(got, usual)
     assert abs(got / usual - 1) <= WITHIN
+
+
+@pytest.mark.slow
+def test_busy_replicas_put_off_no_kill_for_long(
+    ksm: Ksm, start: StartTenant, tmp_path: Path
+) -> None:
+    """Who forks all the time has the locks that folding takes: each of his replicas
+    takes long, and nobody without memory waits until the last one is folded."""
+    tenants = [start(f"vm-{n}", n, mib=4, equal=100, private=0) for n in (0, 1)]
+    pages = tenants[0].equal_pages
+    ksm.merge(2 * pages)
+    with numa.running_on(1 - NODE), ExitStack() as stack:
+        forking = stack.enter_context(
+            family(tenants[0], NODE, areas=FORKED_AREAS, forkers=FORKERS)
+        )
+        ksm.write("replica_percent", 100)
+        ksm.write("look_cpu_permille", 1000)
+        with reading(tenants[0]), reading(tenants[1]):
+            wait_for(ksm, pages)
+            before = ksm.merged()
+            forking.next()
+            ksm.merge(before + pages)
+            ksm.set_speed(RARELY)
+            ksm.write("look_cpu_permille", 1)
+        stack.callback(os.killpg, int(forking.next()), signal.SIGKILL)
+        take_all(start, tenants, tmp_path / "told")
+        assert NODE in ksm.replicas()
+        model.check_audit()
+    fold(ksm)
+    model.check_intact(tenants)

@@ -61,13 +61,15 @@ def _stack(area: mmap.mmap, moved: int, count: int, *, forks_have: bool) -> None
             libc.madvise(ctypes.c_void_p(left), length, mmap.MADV_DONTFORK)
 
 
-def equal_to(tenant: Tenant, stacked: int = 0) -> mmap.mmap:
+def equal_to(
+    tenant: Tenant, stacked: int = 0, *, forks_have: bool = False
+) -> mmap.mmap:
     """With the contents of its equal pages, as offered()."""
     length = tenant.equal_pages * mmap.PAGESIZE
     with Path(f"/proc/{tenant.pid}/mem").open("rb") as memory:
         memory.seek(int(tenant.facts["equal_at"], 16))
         contents = memory.read(length)
-    return offered(contents, stacked)
+    return offered(contents, stacked, forks_have=forks_have)
 
 
 @contextmanager

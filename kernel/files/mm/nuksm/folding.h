@@ -403,15 +403,14 @@ static bool nuksm_is_served(int ticket)
 }
 
 /*
- * Asks for the replicas of the nodes whose memory current is short of. Returns whether waiting for
- * those of any of them is worth it.
+ * Asks for the replicas of the nodes whose memory current is short of. Adds to @nodes those of
+ * which it may be worth waiting for them.
  *
  * Context: oom_lock, as all that is asked for before somebody is killed.
  */
-static bool nuksm_ask_for_all(nodemask_t *nodes)
+static void nuksm_ask_for_all(nodemask_t *nodes)
 {
 	time64_t now = ktime_get_seconds();
-	bool waits = false;
 	int nid;
 
 	for_each_online_node(nid) {
@@ -419,12 +418,11 @@ static bool nuksm_ask_for_all(nodemask_t *nodes)
 
 		if (!nuksm_replicas_on(nid) || !nuksm_is_out(nid))
 			continue;
-		node_set(nid, *nodes);
+		if (now >= max(count->in_vain_until, nuksm_unserved_until))
+			node_set(nid, *nodes);
 		count->folded_before = READ_ONCE(count->folded);
-		waits |= now >= max(count->in_vain_until, nuksm_unserved_until);
 		nuksm_ask_back(nid, nuksm_replicas_on(nid), NUKSM_AFTER_OOM_S);
 	}
-	return waits;
 }
 
 /*
@@ -474,7 +472,7 @@ static unsigned long nuksm_folded_since(const nodemask_t *nodes, unsigned long s
 /*
  * Before somebody is killed for his memory, replicas go from where there is none: who may have
  * that of some nodes only takes nobody's on others. Whoever has ksm_thread_mutex does not wait
- * for that: threads of the kernel, and who un-merges; nor does who is being killed.
+ * for that: threads of the kernel, and who un-merges; nor does who exits or is being killed.
  */
 static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused,
 			       void *data)
@@ -486,8 +484,10 @@ static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused
 
 	if (*freed)
 		return NOTIFY_OK;
-	if (!nuksm_ask_for_all(&nodes) || current->flags & PF_KTHREAD ||
-	    oom_task_origin(current) || fatal_signal_pending(current)) {
+	nuksm_ask_for_all(&nodes);
+	if (nodes_empty(nodes) || current->flags & (PF_KTHREAD | PF_EXITING) ||
+	    oom_task_origin(current) || tsk_is_oom_victim(current) ||
+	    fatal_signal_pending(current)) {
 		wake_up_interruptible(&nuksm_look_wait);
 		return NOTIFY_OK;
 	}
