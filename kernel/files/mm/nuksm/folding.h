@@ -17,10 +17,11 @@ static bool nuksm_short;
 
 /*
  * How many who were about to be killed for memory have asked for that of replicas so far, and
- * wait; how many had when the last folding began, and the last one that has ended. They wrap.
+ * wait; how many had when the last folding began, the last one that came to do something, and the
+ * last one that has ended. They wrap.
  */
 static atomic_t nuksm_dying;
-static int nuksm_begun, nuksm_ended;
+static int nuksm_begun, nuksm_worked, nuksm_ended;
 
 /* Where memory was short, no replica is made for so many seconds; or nobody was to be killed. */
 #define NUKSM_AFTER_SHRINK_S	10
@@ -41,10 +42,19 @@ static DECLARE_WAIT_QUEUE_HEAD(nuksm_folded);
 #define NUKSM_FOLDED_IN		(2 * HZ)
 
 /*
- * If replicas are left, he has got so many for each second; or else they are too busy to be worth
- * that. Those that nobody keeps busy are folded several times as fast.
+ * If replicas are left, he has got so many, or else they are too busy to be worth that. Those that
+ * are found at once are folded faster than so many in a second. For others, as those who have them
+ * have thousands of areas, or have these busy, he and all others wait for so long in all.
  */
-#define NUKSM_WORTH_IT		1024
+#define NUKSM_WORTH_IT		SWAP_CLUSTER_MAX
+#define NUKSM_FAST		2048
+#define NUKSM_SLOW_FOR		(2 * MSEC_PER_SEC)
+
+/*
+ * When the last one who waited had; for how long it was slow, with what was done between, and when
+ * that counts from new on. In ms since boot; under oom_lock.
+ */
+static u64 nuksm_waited_at, nuksm_slow, nuksm_slow_until;
 
 /* Is memory short on some node? */
 static bool nuksm_is_short(void)
@@ -56,14 +66,6 @@ static bool nuksm_is_short(void)
 static bool nuksm_is_urgent(void)
 {
 	return atomic_read(&nuksm_dying) != READ_ONCE(nuksm_begun);
-}
-
-/* Is it worth waiting for so many, since a time in jiffies? */
-static bool nuksm_is_worth_it(unsigned long folded, unsigned long since)
-{
-	unsigned long waited = max(jiffies - since, 1UL);
-
-	return folded >= DIV_ROUND_UP(waited * NUKSM_WORTH_IT, HZ);
 }
 
 /* So many of a node's pages are replicas. */
@@ -106,6 +108,7 @@ static unsigned long nuksm_over_budget(void)
  * @over: so many are, wherever they are, as there are more than the budget has
  * @wanted: so many on each node, otherwise
  * @urgent: somebody waits for these
+ * @dear: those are asked, too, which are in so many areas that it takes long; others come first
  */
 static struct nuksm_folding {
 	unsigned int tree;
@@ -121,6 +124,7 @@ static struct nuksm_folding {
 	unsigned long over;
 	long wanted[MAX_NUMNODES];
 	bool urgent;
+	bool dear;
 } nuksm_folding;
 
 static bool nuksm_folds_more(void)
@@ -160,7 +164,7 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain)
 {
 	struct ksm_stable_node *dup, *target;
 	bool dear, done, unshare;
-	unsigned int n = 0;
+	unsigned int n = 0, most;
 	int nid;
 
 	/* So many are busy: they are left alone */
@@ -172,11 +176,12 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain)
 			continue;
 		nid = pfn_to_nid(READ_ONCE(dup->kpfn));
 		target = nuksm_dup_for(chain, dup);
+		most = nuksm_folding.dear ? NUKSM_MOST_TO_FOLD : NUKSM_MOST_AREAS;
 		/* A page of one's own is none for who needs memory */
 		unshare = !nuksm_folding.urgent && nuksm_folding.wanted[nid] <= 0;
 		/* One that no other has room for is a page as any other, if it is not busy */
 		done = target ?
-		       nuksm_fold_into(dup, target, NUKSM_MOST_TO_FOLD, unshare) == -ENOENT :
+		       nuksm_fold_into(dup, target, most, unshare) == -ENOENT :
 		       nuksm_find_out(dup, chain, &dear) != -EBUSY;
 		if (!done) {
 			nuksm_folding.busy += nuksm_is_to_fold(dup);
@@ -280,9 +285,11 @@ static void nuksm_begin_folding(void)
 	int nid;
 
 	WRITE_ONCE(nuksm_short, false);
+	smp_mb(); /* before what is wanted is read, or taken: see nuksm_ask_back() */
 	/* Before what is wanted: who waits has said that first */
 	WRITE_ONCE(nuksm_begun, atomic_read_acquire(&nuksm_dying));
 	nuksm_folding.urgent = nuksm_begun != nuksm_ended;
+	nuksm_folding.dear = !nuksm_folding.urgent;
 	nuksm_folding.whole = !nuksm_folding.tree && !nuksm_folding.checksum &&
 			      !nuksm_folding.gone_through;
 	nuksm_folding.busy = 0;
@@ -295,14 +302,17 @@ static void nuksm_begin_folding(void)
 		struct nuksm_node_count *count = &nuksm_node_counts[nid];
 
 		/* Who waits does not wait for those of other nodes */
-		if (!nuksm_folding.urgent || xchg(&count->urgent, 0))
+		if (!nuksm_folding.urgent || READ_ONCE(count->urgent) == nuksm_begun)
 			nuksm_folding.wanted[nid] = atomic_long_xchg(&count->unwanted, 0);
 		else if (atomic_long_read(&count->unwanted))
 			WRITE_ONCE(nuksm_short, true);
 	}
 }
 
-/* Folding gives way: what was wanted is wanted by the next one. */
+/*
+ * Folding gives way: what was wanted is wanted by the next one. Who waited for it does not any
+ * more, or another could not have asked.
+ */
 static void nuksm_give_way(void)
 {
 	int nid;
@@ -310,11 +320,8 @@ static void nuksm_give_way(void)
 	for_each_node(nid) {
 		struct nuksm_node_count *count = &nuksm_node_counts[nid];
 
-		if (nuksm_folding.wanted[nid] <= 0)
-			continue;
-		atomic_long_add(nuksm_folding.wanted[nid], &count->unwanted);
-		if (nuksm_folding.urgent)
-			WRITE_ONCE(count->urgent, 1);
+		if (nuksm_folding.wanted[nid] > 0)
+			atomic_long_add(nuksm_folding.wanted[nid], &count->unwanted);
 	}
 	WRITE_ONCE(nuksm_short, true);
 }
@@ -330,6 +337,18 @@ static void nuksm_end_folding(void)
 	wake_up(&nuksm_folded);
 }
 
+/* Has so much been folded by now that it was worth waiting for? */
+static bool nuksm_folded_some(void)
+{
+	return nuksm_replica_stats.folded - nuksm_folding.folded >= NUKSM_WORTH_IT;
+}
+
+/* Has who waited for it gone? */
+static bool nuksm_is_too_late(void)
+{
+	return nuksm_folding.urgent && time_after(jiffies, nuksm_folding.began + NUKSM_FOLDED_IN);
+}
+
 /*
  * Folds replicas, from where it ended the last time, for as long as KSM's lock is held at once:
  * not only in CPU time, as others may have the CPU meanwhile. What is busy is asked again when all
@@ -340,7 +359,6 @@ static bool nuksm_fold_some(void)
 {
 	u64 until = ktime_get_ns() + NUKSM_HOLDS_MS * NSEC_PER_MSEC;
 	unsigned int nr = nuksm_nr_roots(ksm_nr_node_ids), tree = nuksm_folding.tree;
-	unsigned long folded;
 
 	for (tree = nuksm_next_used(0, tree); tree < nr && nuksm_folds_more();
 	     tree = nuksm_next_used(0, tree + 1)) {
@@ -356,12 +374,13 @@ static bool nuksm_fold_some(void)
 	nuksm_fold_from(0);
 	if (!nuksm_folds_more())
 		return false;
-	folded = nuksm_replica_stats.folded - nuksm_folding.folded;
 	if (nuksm_folding.whole &&
 	    (!nuksm_folding.again ||
-	     (nuksm_folding.urgent && nuksm_is_worth_it(folded, nuksm_folding.began)) ||
-	     time_after(jiffies, nuksm_folding.began + NUKSM_SWEEPS_FOR)))
+	     (nuksm_folding.urgent && nuksm_folded_some()) ||
+	     (nuksm_folding.dear &&
+	      time_after(jiffies, nuksm_folding.began + NUKSM_SWEEPS_FOR))))
 		return false;
+	nuksm_folding.dear |= nuksm_folding.whole;
 	nuksm_folding.whole = true;
 	nuksm_folding.again = false;
 	return true;
@@ -426,44 +445,70 @@ static void nuksm_ask_for_all(nodemask_t *nodes)
 }
 
 /*
- * Waits for them. The ticket comes last: who sees it sees what is wanted, and by whom. Who is
- * killed meanwhile waits, too, as he could have all others wait again and again otherwise. Returns
- * whether folding has begun for him.
+ * Waits for them. The ticket comes last: who sees it sees what is wanted, and by whom. There is
+ * one who waits, as oom_lock is held. Who is killed meanwhile waits, too, as he could have all
+ * others wait again and again otherwise. Returns whether nuksmd came to do something for him.
  */
 static bool nuksm_wait_for_all(const nodemask_t *nodes)
 {
 	int nid, ticket;
 
 	for_each_node_mask(nid, *nodes)
-		WRITE_ONCE(nuksm_node_counts[nid].urgent, 1);
+		WRITE_ONCE(nuksm_node_counts[nid].urgent, atomic_read(&nuksm_dying) + 1);
 	ticket = atomic_inc_return(&nuksm_dying);
 	wake_up_interruptible(&nuksm_look_wait);
 	wait_event_timeout(nuksm_folded, nuksm_is_served(ticket), NUKSM_FOLDED_IN);
-	return READ_ONCE(nuksm_begun) - ticket >= 0;
+	return READ_ONCE(nuksm_worked) - ticket >= 0;
+}
+
+/*
+ * Was it worth waiting for so many, since a time in ms? What was done before that counts if it was
+ * short, as whoever has got a few comes back at once. Context: oom_lock.
+ */
+static bool nuksm_was_worth_it(unsigned long folded, u64 since)
+{
+	u64 now = ktime_to_ms(ktime_get());
+	bool slow;
+
+	if (since - nuksm_waited_at < jiffies_to_msecs(NUKSM_FOLDED_IN))
+		since = nuksm_waited_at;
+	nuksm_waited_at = now;
+	if (now >= nuksm_slow_until)
+		nuksm_slow = 0;
+	slow = (u64)folded * MSEC_PER_SEC < (now - since) * NUKSM_FAST;
+	if (slow) {
+		nuksm_slow += now - since;
+		nuksm_slow_until = now + NUKSM_AFTER_OOM_S * MSEC_PER_SEC;
+	}
+	return folded >= NUKSM_WORTH_IT && (!slow || nuksm_slow < NUKSM_SLOW_FOR);
 }
 
 /*
  * How many have been folded on these nodes since. If that was all that nuksmd could, replicas that
- * are left are busy: each kill would wait for them anew. If it did not begin in time, somebody may
- * have had ksm_thread_mutex, or still has.
+ * are left are busy: each kill would wait for them anew. If it did not come to it in time, somebody
+ * may have had ksm_thread_mutex, or still has.
  *
  * Context: oom_lock.
  */
-static unsigned long nuksm_folded_since(const nodemask_t *nodes, unsigned long since, bool begun)
+static unsigned long nuksm_folded_since(const nodemask_t *nodes, u64 since, bool worked)
 {
 	time64_t now = ktime_get_seconds();
-	unsigned long folded = 0;
+	unsigned long folded = 0, left = 0;
 	int nid;
 
-	for_each_node_mask(nid, *nodes)
+	for_each_node_mask(nid, *nodes) {
 		folded += READ_ONCE(nuksm_node_counts[nid].folded) -
 			  nuksm_node_counts[nid].folded_before;
-	if (nuksm_is_worth_it(folded, since))
-		return folded;
-	if (!begun)
+		left += nuksm_replicas_on(nid);
+	}
+	if (left && !worked && folded < NUKSM_WORTH_IT) {
 		nuksm_unserved_until = now + NUKSM_AFTER_SHRINK_S;
+		return folded;
+	}
+	if (!left || nuksm_was_worth_it(folded, since))
+		return folded;
 	for_each_node_mask(nid, *nodes) {
-		if (begun && nuksm_replicas_on(nid))
+		if (nuksm_replicas_on(nid))
 			nuksm_node_counts[nid].in_vain_until = now + NUKSM_AFTER_OOM_S;
 	}
 	return folded;
@@ -479,8 +524,8 @@ static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused
 {
 	unsigned long *freed = data;
 	nodemask_t nodes = NODE_MASK_NONE;
-	unsigned long since = jiffies;
-	bool begun;
+	u64 since = ktime_to_ms(ktime_get());
+	bool worked;
 
 	if (*freed)
 		return NOTIFY_OK;
@@ -491,8 +536,8 @@ static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused
 		wake_up_interruptible(&nuksm_look_wait);
 		return NOTIFY_OK;
 	}
-	begun = nuksm_wait_for_all(&nodes);
-	*freed += nuksm_folded_since(&nodes, since, begun);
+	worked = nuksm_wait_for_all(&nodes);
+	*freed += nuksm_folded_since(&nodes, since, worked);
 	return NOTIFY_OK;
 }
 

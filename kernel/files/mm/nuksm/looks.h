@@ -479,9 +479,10 @@ static unsigned long nuksm_look_pause(u64 took, unsigned int permille)
 
 /*
  * Folds the replicas that have to be, and tells those who wait for their memory. If somebody is
- * about to be killed meanwhile, it ends, and begins anew for him. What is left is left alone until
- * *@next, in jiffies: for a *@pause by how long it took; and, if that was in vain, each time twice
- * as long at least. What was folded for somebody who waited changes neither, for the others.
+ * about to be killed meanwhile, it ends, and begins anew for him; it ends, too, if who waited has
+ * gone. What is left is left alone until *@next, in jiffies: for a *@pause by how long it took;
+ * and, if that was in vain, each time twice as long at least. What was folded for somebody who
+ * waited changes neither, for the others.
  */
 static void nuksm_fold(unsigned long *pause, unsigned long *next)
 {
@@ -492,13 +493,16 @@ static void nuksm_fold(unsigned long *pause, unsigned long *next)
 	nuksm_begin_folding();
 	urgent = nuksm_folding.urgent;
 	while (more && nuksm_replicas() && !freezing(current) && nuksm_take_turn()) {
-		gave_way = nuksm_is_urgent();
+		gave_way = nuksm_is_urgent() || nuksm_is_too_late();
 		more = !gave_way && nuksm_fold_some();
+		if (!gave_way)
+			WRITE_ONCE(nuksm_worked, nuksm_begun);
 		nuksm_end_turn();
 		if (more)
 			schedule_timeout_idle(msecs_to_jiffies(NUKSM_FOLD_PAUSE_MS));
 	}
-	if (gave_way)
+	/* Who waited has got some, others of these take longer */
+	if (gave_way || (urgent && nuksm_folds_more()))
 		nuksm_give_way();
 	nuksm_end_folding();
 	if (gave_way || urgent)

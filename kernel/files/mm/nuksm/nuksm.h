@@ -405,7 +405,7 @@ struct nuksm_look_stats {
  * @sharing: mappings beyond each page's first, as in pages_sharing
  * @replicas: those of @shared that are copies for this node
  * @unwanted: so many of these are to be given back, as memory is short
- * @urgent: 1 if somebody who is about to be killed waits for them, or 0
+ * @urgent: number of the last one who was about to be killed and waits for them, see nuksm_dying
  * @none_until: when new ones may be made, in seconds since boot
  * @folded: how many replicas were, so that their memory is free; by nuksmd alone
  * @folded_before: how many were when somebody was about to be killed; under oom_lock
