@@ -238,7 +238,7 @@ static bool nuksm_fold_page(struct ksm_stable_node *tree_node, struct rb_root *r
 	bool in_time = true, dear;
 
 	if (!is_stable_node_chain(tree_node)) {
-		nuksm_find_out(tree_node, NULL, &dear);
+		nuksm_folding.again |= nuksm_find_out(tree_node, NULL, &dear) == -EBUSY;
 		return true;
 	}
 	while (in_time && nuksm_fold_next(tree_node)) {
@@ -321,7 +321,8 @@ static void nuksm_give_way(void)
 		struct nuksm_node_count *count = &nuksm_node_counts[nid];
 
 		if (nuksm_folding.wanted[nid] > 0)
-			atomic_long_add(nuksm_folding.wanted[nid], &count->unwanted);
+			atomic_long_add(min_t(unsigned long, nuksm_folding.wanted[nid],
+					      nuksm_replicas_on(nid)), &count->unwanted);
 	}
 	WRITE_ONCE(nuksm_short, true);
 }
@@ -501,7 +502,7 @@ static unsigned long nuksm_folded_since(const nodemask_t *nodes, u64 since, bool
 			  nuksm_node_counts[nid].folded_before;
 		left += nuksm_replicas_on(nid);
 	}
-	if (left && !worked && folded < NUKSM_WORTH_IT) {
+	if (left && !worked) {
 		nuksm_unserved_until = now + NUKSM_AFTER_SHRINK_S;
 		return folded;
 	}

@@ -501,8 +501,8 @@ static void nuksm_fold(unsigned long *pause, unsigned long *next)
 		if (more)
 			schedule_timeout_idle(msecs_to_jiffies(NUKSM_FOLD_PAUSE_MS));
 	}
-	/* Who waited has got some, others of these take longer */
-	if (gave_way || (urgent && nuksm_folds_more()))
+	/* Who waited has got some, others of these take longer; or all is to be frozen */
+	if (gave_way || ((urgent || freezing(current)) && nuksm_folds_more()))
 		nuksm_give_way();
 	nuksm_end_folding();
 	if (gave_way || urgent)
@@ -577,6 +577,7 @@ static int nuksm_look_thread(void *unused)
 		ended = jiffies;
 		wait_event_freezable(ksm_thread_wait,
 				     ksmd_should_run() || nuksm_replicas() ||
+				     nuksm_is_urgent() ||
 				     kthread_should_stop());
 	}
 	return 0;
