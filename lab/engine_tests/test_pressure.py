@@ -40,6 +40,9 @@ LONG_MIB = 1  # each page takes milliseconds, and nobody waits for long
 # Those of whom each fork copies so many areas have their lock most of the time.
 FORKERS, FORKED_AREAS = 4, 1000
 
+# Of what merging saves: half of what all replicas are if four have each page.
+HALF_OF_ALL = 100 // 3 // 2
+
 # Free pages in the lists of CPUs are nobody's when memory is short. Without replicas,
 # too, there are 1 to 15 MiB of them when the job is killed, by chance: two percent.
 # So the lists are as short as can be, a third of a percent for both CPUs; what folding
@@ -217,3 +220,30 @@ def test_busy_replicas_put_off_no_kill_for_long(ksm: Ksm, start: StartTenant) ->
     assert left
     fold(ksm)
     model.check_intact(tenants)
+
+
+@pytest.mark.slow
+def test_dear_replicas_are_folded_before_somebody_is_killed(
+    ksm: Ksm, start: StartTenant, tmp_path: Path
+) -> None:
+    """They take long, and nuksmd has just folded others of that kind: who only reclaims
+    memory has to wait until it does that again, who would be killed has not."""
+    tenants = [start(f"vm-{n}", n, mib=2, equal=100, private=0) for n in (0, 1)]
+    ksm.merge(2 * tenants[0].equal_pages)
+    with numa.running_on(1 - NODE), sharing(ksm, tenants, fork_and_wait, LONG):
+        replicate(ksm, tenants)
+        ksm.set_speed(RARELY)
+        all_of_them = sum(ksm.replicas().values())
+        most = (ksm.read("pages_sharing") + all_of_them) * HALF_OF_ALL // 100
+        ksm.write("replica_percent", HALF_OF_ALL)
+        wait.until(
+            lambda: sum(ksm.replicas().values()) <= most,
+            lambda: f"at most {most} replicas; there are {ksm.replicas()}",
+        )
+        before = ksm.replicas()
+        take_all(start, tenants, tmp_path / "told")
+        left = ksm.replicas()
+        model.check_audit()
+    print(before, left)
+    assert before[NODE] >= all_of_them // 8
+    assert NODE not in left

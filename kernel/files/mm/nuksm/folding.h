@@ -37,17 +37,27 @@ static int nuksm_begun, nuksm_worked, nuksm_ended;
 /* Nobody waits until then, as nuksmd came too late. In seconds since boot; under oom_lock. */
 static time64_t nuksm_unserved_until;
 
+/*
+ * Those are folded first for him that are looked for in so many areas at most, if they do not have
+ * as many sharers; others when all these have been asked, or after so long, in jiffies.
+ */
+#define NUKSM_MOST_AT_FIRST	(NUKSM_MOST_AREAS / 16)
+#define NUKSM_FIRST_FOR		(HZ / 2)
+
 /* Who finds no memory waits here until replicas have been folded, for so long at most. */
 static DECLARE_WAIT_QUEUE_HEAD(nuksm_folded);
 #define NUKSM_FOLDED_IN		(2 * HZ)
 
 /*
  * If replicas are left, he has got so many, or else they are too busy to be worth that. Those that
- * are found at once are folded faster than so many in a second. For others, as those who have them
- * have thousands of areas, or have these busy, he and all others wait for so long in all.
+ * are found at once are folded faster than so many in a second: if it is many, his own wait tells
+ * that, as whatever he gets keeps others from waiting; if not, with the time since the one before.
+ * For others, as those who have them have thousands of areas, or have these busy, he and all others
+ * wait for so long in all.
  */
 #define NUKSM_WORTH_IT		SWAP_CLUSTER_MAX
 #define NUKSM_FAST		2048
+#define NUKSM_MANY		(NUKSM_FAST / 8)
 #define NUKSM_SLOW_FOR		(2 * MSEC_PER_SEC)
 
 /*
@@ -156,6 +166,12 @@ static void nuksm_fold_from(u32 checksum)
 	nuksm_folding.busy = 0;
 }
 
+/* Each sharer has an area of a page, or some; those that are in many more take long. */
+static unsigned int nuksm_most_at_first(const struct ksm_stable_node *dup)
+{
+	return clamp(2 * dup->rmap_hlist_len, NUKSM_MOST_AT_FIRST, NUKSM_MOST_AREAS);
+}
+
 /*
  * Folds the next replica of @chain, of those that are to be and not known to be busy. Returns
  * whether there was one.
@@ -176,7 +192,7 @@ static bool nuksm_fold_next(struct ksm_stable_node *chain)
 			continue;
 		nid = pfn_to_nid(READ_ONCE(dup->kpfn));
 		target = nuksm_dup_for(chain, dup);
-		most = nuksm_folding.dear ? NUKSM_MOST_TO_FOLD : NUKSM_MOST_AREAS;
+		most = nuksm_folding.dear ? NUKSM_MOST_TO_FOLD : nuksm_most_at_first(dup);
 		/* A page of one's own is none for who needs memory */
 		unshare = !nuksm_folding.urgent && nuksm_folding.wanted[nid] <= 0;
 		/* One that no other has room for is a page as any other, if it is not busy */
@@ -361,6 +377,7 @@ static bool nuksm_fold_some(void)
 	u64 until = ktime_get_ns() + NUKSM_HOLDS_MS * NSEC_PER_MSEC;
 	unsigned int nr = nuksm_nr_roots(ksm_nr_node_ids), tree = nuksm_folding.tree;
 
+	nuksm_folding.dear |= time_after(jiffies, nuksm_folding.began + NUKSM_FIRST_FOR);
 	for (tree = nuksm_next_used(0, tree); tree < nr && nuksm_folds_more();
 	     tree = nuksm_next_used(0, tree + 1)) {
 		if (tree != nuksm_folding.tree)
@@ -458,30 +475,61 @@ static bool nuksm_wait_for_all(const nodemask_t *nodes)
 		WRITE_ONCE(nuksm_node_counts[nid].urgent, atomic_read(&nuksm_dying) + 1);
 	ticket = atomic_inc_return(&nuksm_dying);
 	wake_up_interruptible(&nuksm_look_wait);
+	/* While one is being moved, nuksmd may have seen none, and sleep as ksmd does */
+	wake_up_interruptible(&ksm_thread_wait);
 	wait_event_timeout(nuksm_folded, nuksm_is_served(ticket), NUKSM_FOLDED_IN);
 	return READ_ONCE(nuksm_worked) - ticket >= 0;
 }
 
 /*
- * Was it worth waiting for so many, since a time in ms? What was done before that counts if it was
- * short, as whoever has got a few comes back at once. Context: oom_lock.
+ * How many replicas of these nodes have been folded since that was noted the last time. Notes it
+ * for all nodes. Context: oom_lock.
  */
-static bool nuksm_was_worth_it(unsigned long folded, u64 since)
+static unsigned long nuksm_folded_between(const nodemask_t *nodes)
+{
+	unsigned long folded = 0;
+	int nid;
+
+	for_each_online_node(nid) {
+		struct nuksm_node_count *count = &nuksm_node_counts[nid];
+		unsigned long now = READ_ONCE(count->folded);
+
+		if (node_isset(nid, *nodes))
+			folded += now - count->folded_noted;
+		count->folded_noted = now;
+	}
+	return folded;
+}
+
+/* Were they folded as fast as those are that are found at once? */
+static bool nuksm_is_fast(unsigned long folded, u64 ms)
+{
+	return (u64)folded * MSEC_PER_SEC >= ms * NUKSM_FAST;
+}
+
+/*
+ * Has waiting for replicas of these nodes, since a time in ms, not taken too long? If the one
+ * before was just over, what was done since then counts, as whoever has got a few comes back at
+ * once. @folded: by this one alone. Context: oom_lock.
+ */
+static bool nuksm_was_quick(const nodemask_t *nodes, unsigned long folded, u64 since)
 {
 	u64 now = ktime_to_ms(ktime_get());
-	bool slow;
+	unsigned long between = nuksm_folded_between(nodes);
+	bool fast = folded >= NUKSM_MANY && nuksm_is_fast(folded, now - since);
 
-	if (since - nuksm_waited_at < jiffies_to_msecs(NUKSM_FOLDED_IN))
+	if (since - nuksm_waited_at < jiffies_to_msecs(NUKSM_FOLDED_IN)) {
 		since = nuksm_waited_at;
+		folded = between;
+	}
 	nuksm_waited_at = now;
 	if (now >= nuksm_slow_until)
 		nuksm_slow = 0;
-	slow = (u64)folded * MSEC_PER_SEC < (now - since) * NUKSM_FAST;
-	if (slow) {
-		nuksm_slow += now - since;
-		nuksm_slow_until = now + NUKSM_AFTER_OOM_S * MSEC_PER_SEC;
-	}
-	return folded >= NUKSM_WORTH_IT && (!slow || nuksm_slow < NUKSM_SLOW_FOR);
+	if (fast || nuksm_is_fast(folded, now - since))
+		return true;
+	nuksm_slow += now - since;
+	nuksm_slow_until = now + NUKSM_AFTER_OOM_S * MSEC_PER_SEC;
+	return nuksm_slow < NUKSM_SLOW_FOR;
 }
 
 /*
@@ -502,16 +550,18 @@ static unsigned long nuksm_folded_since(const nodemask_t *nodes, u64 since, bool
 			  nuksm_node_counts[nid].folded_before;
 		left += nuksm_replicas_on(nid);
 	}
-	if (left && !worked) {
-		nuksm_unserved_until = now + NUKSM_AFTER_SHRINK_S;
+	if (!worked) {
+		if (left)
+			nuksm_unserved_until = now + NUKSM_AFTER_SHRINK_S;
 		return folded;
 	}
-	if (!left || nuksm_was_worth_it(folded, since))
+	/* Also if none is left: the last one may have been busy, and others may become replicas */
+	if (nuksm_was_quick(nodes, folded, since) && (!left || folded >= NUKSM_WORTH_IT))
 		return folded;
-	for_each_node_mask(nid, *nodes) {
-		if (nuksm_replicas_on(nid))
-			nuksm_node_counts[nid].in_vain_until = now + NUKSM_AFTER_OOM_S;
-	}
+	for_each_node_mask(nid, *nodes)
+		nuksm_node_counts[nid].in_vain_until = now + NUKSM_AFTER_OOM_S;
+	/* These have had their time, others have their own */
+	nuksm_slow = 0;
 	return folded;
 }
 

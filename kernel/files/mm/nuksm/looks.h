@@ -50,10 +50,15 @@
 /* Between two parts of folding replicas. */
 #define NUKSM_FOLD_PAUSE_MS	10
 
-/* From one folding to the next, in jiffies, and in times as long as it took. */
+/*
+ * From one folding to the next, in jiffies, and in times as long as it took; and after several in
+ * vain, while those of others wait that are not busy.
+ */
 #define NUKSM_FOLD_EVERY	((unsigned long)HZ)
-#define NUKSM_FOLD_AT_LEAST_EVERY	(64UL * HZ)
 #define NUKSM_FOLD_TIMES	10
+#define NUKSM_FOLD_IN_VAIN_EVERY	(8UL * HZ)
+#define NUKSM_FOLD_IN_VAIN_TIMES	64
+#define NUKSM_FOLD_IN_VAIN_MOST	(64UL * HZ)
 
 /*
  * One look moves no more pages than these, fewer of those that are dear; and its second
@@ -481,13 +486,13 @@ static unsigned long nuksm_look_pause(u64 took, unsigned int permille)
  * Folds the replicas that have to be, and tells those who wait for their memory. If somebody is
  * about to be killed meanwhile, it ends, and begins anew for him; it ends, too, if who waited has
  * gone. What is left is left alone until *@next, in jiffies: for a *@pause by how long it took;
- * and, if that was in vain, each time twice as long at least. What was folded for somebody who
- * waited changes neither, for the others.
+ * and, if that was in vain, each time twice as long, up to a limit. What was folded for somebody
+ * who waited changes neither, for the others.
  */
 static void nuksm_fold(unsigned long *pause, unsigned long *next)
 {
-	unsigned long before = nuksm_replicas();
-	u64 began = task_sched_runtime(current), took;
+	unsigned long before = nuksm_replicas(), took;
+	u64 began = task_sched_runtime(current);
 	bool more = true, gave_way = false, urgent;
 
 	nuksm_begin_folding();
@@ -507,10 +512,13 @@ static void nuksm_fold(unsigned long *pause, unsigned long *next)
 	nuksm_end_folding();
 	if (gave_way || urgent)
 		return;
-	took = task_sched_runtime(current) - began;
-	*pause = nuksm_folding.again && nuksm_replicas() >= before ? 2 * *pause : NUKSM_FOLD_EVERY;
-	*pause = min(max(nsecs_to_jiffies(NUKSM_FOLD_TIMES * took), *pause),
-		     NUKSM_FOLD_AT_LEAST_EVERY);
+	took = nsecs_to_jiffies(task_sched_runtime(current) - began);
+	if (nuksm_folding.again && nuksm_replicas() >= before)
+		*pause = min(2 * *pause, max(NUKSM_FOLD_IN_VAIN_EVERY,
+					     NUKSM_FOLD_IN_VAIN_TIMES * took));
+	else
+		*pause = NUKSM_FOLD_EVERY;
+	*pause = max(NUKSM_FOLD_TIMES * took, min(*pause, NUKSM_FOLD_IN_VAIN_MOST));
 	*next = jiffies + *pause;
 }
 

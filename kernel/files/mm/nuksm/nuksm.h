@@ -409,6 +409,7 @@ struct nuksm_look_stats {
  * @none_until: when new ones may be made, in seconds since boot
  * @folded: how many replicas were, so that their memory is free; by nuksmd alone
  * @folded_before: how many were when somebody was about to be killed; under oom_lock
+ * @folded_noted: how many were when the last one who waited had; under oom_lock
  * @in_vain_until: until then nobody waits for them, as the last one who did got too few; in
  *	seconds since boot, under oom_lock
  *
@@ -423,6 +424,7 @@ struct nuksm_node_count {
 	time64_t none_until;
 	unsigned long folded;
 	unsigned long folded_before;
+	unsigned long folded_noted;
 	time64_t in_vain_until;
 };
 

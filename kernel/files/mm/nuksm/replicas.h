@@ -268,9 +268,9 @@ static int nuksm_fold_dear(struct ksm_stable_node *stable_node, struct folio *fr
 }
 
 /*
- * Lets all who share a page share @target: at once; where areas are locked by others, or are many,
- * one after the other, as far as that goes; and where there are more than in a move, who stays at
- * once, if there are at most @most.
+ * Lets all who share a page share @target: at once; where areas are locked by others, or are more
+ * than in a move, one after the other, as far as that goes, and then who stays at once. If it is in
+ * more areas than @most, it stays.
  * @unshare: of these, who has more areas than others gets a page of his own, if there is memory for
  * it. Returns how many share @target now, of those who did not all leave, or -ENOENT: @stable_node
  * is gone. @target may be gone, too, if there are none.
@@ -289,8 +289,11 @@ static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stabl
 	to = nuksm_take_hold(target);
 	if (IS_ERR_OR_NULL(to))
 		goto put_from;
-	err = nuksm_fold_at_once(stable_node, from, target, to, NUKSM_MOST_AREAS);
-	n = err == -ENOENT ? err : nuksm_shift(stable_node, target, NUMA_NO_NODE);
+	err = nuksm_fold_at_once(stable_node, from, target, to, min(most, NUKSM_MOST_AREAS));
+	if (err == -ENOENT)
+		n = err;
+	else if (err != -E2BIG || most >= NUKSM_MOST_AREAS)
+		n = nuksm_shift(stable_node, target, NUMA_NO_NODE);
 	if (n != -ENOENT && most > NUKSM_MOST_AREAS && err == -E2BIG) {
 		err = nuksm_fold_at_once(stable_node, from, target, to, most);
 		if (err == -E2BIG && unshare)
