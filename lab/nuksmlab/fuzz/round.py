@@ -43,9 +43,12 @@ class Round:
 
     def play(self, seconds: float) -> None:
         try:
+            print("  round: everybody is started", flush=True)
             self.begin()
+            print(f"  round: actions, for {seconds:.0f} s", flush=True)
             self.act(seconds)
             for check in (self.judge, self.share, self.take_apart):
+                print(f"  round: {check.__name__.replace('_', ' ')}", flush=True)
                 with self.counts.counted(f"({check.__name__})"):
                     check()
         finally:
