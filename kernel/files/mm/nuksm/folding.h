@@ -119,6 +119,8 @@ static unsigned long nuksm_over_budget(void)
  * @wanted: so many on each node, otherwise
  * @urgent: somebody waits for these
  * @dear: those are asked, too, which are in so many areas that it takes long; others come first
+ * @dear_all_along: they were since all trees were begun with
+ * @first_until: until then others come first, in jiffies; 0 if no lock was had yet
  */
 static struct nuksm_folding {
 	unsigned int tree;
@@ -135,6 +137,8 @@ static struct nuksm_folding {
 	long wanted[MAX_NUMNODES];
 	bool urgent;
 	bool dear;
+	bool dear_all_along;
+	unsigned long first_until;
 } nuksm_folding;
 
 static bool nuksm_folds_more(void)
@@ -306,6 +310,8 @@ static void nuksm_begin_folding(void)
 	WRITE_ONCE(nuksm_begun, atomic_read_acquire(&nuksm_dying));
 	nuksm_folding.urgent = nuksm_begun != nuksm_ended;
 	nuksm_folding.dear = !nuksm_folding.urgent;
+	nuksm_folding.dear_all_along = nuksm_folding.dear;
+	nuksm_folding.first_until = 0;
 	nuksm_folding.whole = !nuksm_folding.tree && !nuksm_folding.checksum &&
 			      !nuksm_folding.gone_through;
 	nuksm_folding.busy = 0;
@@ -377,7 +383,9 @@ static bool nuksm_fold_some(void)
 	u64 until = ktime_get_ns() + NUKSM_HOLDS_MS * NSEC_PER_MSEC;
 	unsigned int nr = nuksm_nr_roots(ksm_nr_node_ids), tree = nuksm_folding.tree;
 
-	nuksm_folding.dear |= time_after(jiffies, nuksm_folding.began + NUKSM_FIRST_FOR);
+	if (!nuksm_folding.first_until)
+		nuksm_folding.first_until = jiffies + NUKSM_FIRST_FOR;
+	nuksm_folding.dear |= time_after(jiffies, nuksm_folding.first_until);
 	for (tree = nuksm_next_used(0, tree); tree < nr && nuksm_folds_more();
 	     tree = nuksm_next_used(0, tree + 1)) {
 		if (tree != nuksm_folding.tree)
@@ -395,10 +403,11 @@ static bool nuksm_fold_some(void)
 	if (nuksm_folding.whole &&
 	    (!nuksm_folding.again ||
 	     (nuksm_folding.urgent && nuksm_folded_some()) ||
-	     (nuksm_folding.dear &&
+	     (nuksm_folding.dear_all_along &&
 	      time_after(jiffies, nuksm_folding.began + NUKSM_SWEEPS_FOR))))
 		return false;
 	nuksm_folding.dear |= nuksm_folding.whole;
+	nuksm_folding.dear_all_along = nuksm_folding.dear;
 	nuksm_folding.whole = true;
 	nuksm_folding.again = false;
 	return true;
@@ -424,11 +433,18 @@ static void nuksm_ask_back(int nid, unsigned long replicas, unsigned int seconds
 	WRITE_ONCE(nuksm_short, true);
 }
 
+/* If the last one is being moved, nuksmd may have seen none, and sleep as ksmd does. */
+static void nuksm_wake(void)
+{
+	wake_up_interruptible(&nuksm_look_wait);
+	wake_up_interruptible(&ksm_thread_wait);
+}
+
 /* They are folded by nuksmd, as that takes locks. */
 static unsigned long nuksm_shrink(struct shrinker *shrinker, struct shrink_control *sc)
 {
 	nuksm_ask_back(sc->nid, sc->nr_to_scan, NUKSM_AFTER_SHRINK_S);
-	wake_up_interruptible(&nuksm_look_wait);
+	nuksm_wake();
 	return SHRINK_STOP;
 }
 
@@ -474,9 +490,7 @@ static bool nuksm_wait_for_all(const nodemask_t *nodes)
 	for_each_node_mask(nid, *nodes)
 		WRITE_ONCE(nuksm_node_counts[nid].urgent, atomic_read(&nuksm_dying) + 1);
 	ticket = atomic_inc_return(&nuksm_dying);
-	wake_up_interruptible(&nuksm_look_wait);
-	/* While one is being moved, nuksmd may have seen none, and sleep as ksmd does */
-	wake_up_interruptible(&ksm_thread_wait);
+	nuksm_wake();
 	wait_event_timeout(nuksm_folded, nuksm_is_served(ticket), NUKSM_FOLDED_IN);
 	return READ_ONCE(nuksm_worked) - ticket >= 0;
 }
@@ -584,7 +598,7 @@ static int nuksm_out_of_memory(struct notifier_block *self, unsigned long unused
 	if (nodes_empty(nodes) || current->flags & (PF_KTHREAD | PF_EXITING) ||
 	    oom_task_origin(current) || tsk_is_oom_victim(current) ||
 	    fatal_signal_pending(current)) {
-		wake_up_interruptible(&nuksm_look_wait);
+		nuksm_wake();
 		return NOTIFY_OK;
 	}
 	worked = nuksm_wait_for_all(&nodes);
