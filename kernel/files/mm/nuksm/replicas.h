@@ -269,9 +269,9 @@ static int nuksm_fold_dear(struct ksm_stable_node *stable_node, struct folio *fr
 
 /*
  * Lets all who share a page share @target: at once, if it is in @most areas at most, or in as many
- * as are gone through in a move. Where these are locked by others, or are more, one after the other,
- * as far as that goes, and then who stays at once, in @most areas at most; but one that is in more
- * than @most, if that is less than in a move, stays.
+ * as are gone through in a move. Where these are locked by others, or are more, one after the
+ * other, as far as that goes, and then who stays at once, in @most areas at most; but one that is
+ * in more than @most, if that is less than in a move, stays.
  * @unshare: of these, who has more areas than others gets a page of his own, if there is memory for
  * it. Returns how many share @target now, of those who did not all leave, or -ENOENT: @stable_node
  * is gone. @target may be gone, too, if there are none.
