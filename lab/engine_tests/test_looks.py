@@ -135,17 +135,37 @@ def test_who_uses_pages_now_and_then_has_his_part_of_them(
 
 
 @pytest.mark.slow
+def test_who_is_not_hot_has_his_part_of_pages_that_both_use_alike(
+    ksm: Ksm, pair: list[Tenant]
+) -> None:
+    """The other one is, and uses them no more often than he by now."""
+    with reading(pair[0]):
+        look_until_seen(ksm, SOON, PAGES)
+    for number in range(2 * SOON):
+        with ExitStack() as readers:
+            if number % 2 == 0:
+                readers.enter_context(reading(pair[1]))
+            if number % 4 == 0:
+                readers.enter_context(reading(pair[0]))
+            look(ksm)
+    found = [pair[0].share_on(node) for node in (0, 1)]
+    assert policy.off_by_more_than_chance(found, [0.5, 0.5], PAGES) is None
+    model.check_intact(pair)
+
+
+@pytest.mark.slow
 def test_who_was_not_seen_for_once_keeps_pages_that_are_seldom_used(
     ksm: Ksm, pair: list[Tenant]
 ) -> None:
     """By chance, while the other one was: both use them alike."""
     with reading(pair[0]), reading(pair[1]):
         look_until_seen(ksm, SOON, 2 * PAGES)
-    before, began = ksm.read("migrated"), ksm.read("looks")
-    while ksm.read("looks") < began + 2 * SOON:
-        with reading(pair[1]):
-            look(ksm)
-        for _ in range(3):
+    before = ksm.read("migrated")
+    for number in range(2 * SOON):
+        if number % 6 == 0:  # in a third look of eight they would be used alike
+            with reading(pair[1]):
+                look(ksm)
+        else:
             look(ksm)
     assert ksm.read("migrated") == before
     model.check_intact(pair)

@@ -72,11 +72,13 @@ def oom_kills() -> int:
 
 
 def replicate(ksm: Ksm, tenants: list[Tenant]) -> None:
-    """All pages; then looks are too rare to fold any, or to move pages."""
+    """All pages, each of two; then looks are too rare to fold any, or to move pages."""
     ksm.write("replica_percent", 100)
     ksm.write("look_cpu_permille", 1000)
-    with reading(tenants[0]), reading(tenants[1]):
-        wait_for(ksm, tenants[0].equal_pages)
+    with ExitStack() as stack:
+        for tenant in tenants:
+            stack.enter_context(reading(tenant))
+        wait_for(ksm, sum(tenant.equal_pages for tenant in tenants) // 2)
         ksm.write("look_cpu_permille", 1)
 
 
@@ -126,7 +128,7 @@ def take_all(job: Tenant, tenants: list[Tenant], told: Path) -> int:
     kills = oom_kills()
     job.send(f"take {MORE_THAN_THERE_IS} {told}")
     while job.process.poll() is None:
-        assert [tenant.bad_pages() for tenant in tenants] == [0, 0]
+        assert not any(tenant.bad_pages() for tenant in tenants)
     assert oom_kills() - kills == 1
     return taken(told)
 
@@ -270,3 +272,40 @@ def test_dear_replicas_are_folded_before_somebody_is_killed(
         model.check_audit()
     print(before, left)
     assert left.get(NODE, 0) < before[NODE]
+
+
+@pytest.mark.slow
+def test_who_takes_long_to_fold_keeps_no_others_from_who_would_be_killed(
+    ksm: Ksm, start: StartTenant, tmp_path: Path
+) -> None:
+    """Replicas that are found at once go first, wherever in the trees they are."""
+    dear, cheap = (
+        [
+            start(f"{name}-{n}", n, mib=2, equal=100, private=0, seed=seed)
+            for n in (0, 1)
+        ]
+        for seed, name in enumerate(("dear", "cheap"), 1)
+    )
+    tenants = [*dear, *cheap]
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+
+    def near() -> list[int]:
+        return [pair[NODE].equal_pages_by_node().get(NODE, 0) for pair in (dear, cheap)]
+
+    with (
+        numa.running_on(1 - NODE),
+        sharing(ksm, dear, fork_and_wait, DEAR) as sharers,
+        ExitStack() as stack,
+    ):
+        replicate(ksm, tenants)
+        ksm.set_speed(RARELY)
+        for sharer in sharers:
+            stack.callback(os.kill, int(sharer.next()), signal.SIGKILL)
+        take_all(a_job(start), tenants, tmp_path / "told")
+        left = near()
+        model.check_audit()
+    fold(ksm)
+    of_dear, of_cheap = (was - now for was, now in zip(left, near(), strict=True))
+    print(of_dear, of_cheap)
+    assert of_dear > 0
+    assert of_cheap <= of_dear / 4

@@ -110,11 +110,6 @@ CHANGED = (
     "standard deviations of a coin; on a quiet machine 3.02 and 2.80 were found. What "
     "looks find used by one instance only is that one's: not all pages are decided by "
     "lot. Fairness and the shares of remote accesses stay goals.",
-    "While instances work, with no page hotter than another: fairness was asked after "
-    "24 looks, now after 72. A mapping was hot that was used in four of eight looks; "
-    "since replicas came and went by that, it has to be in six. By chance one of these "
-    "pages is in one window of 23, and until then it stays where merging put it: after "
-    "24 looks fairness was 0.957 and 0.942, where it had been 0.998 and 0.992.",
     "ksmd's own work: when all is merged, a page might take 1.05 times as long as with "
     "first, now 1.10, and ten scans are counted, not one: in a run beside other work "
     "one repetition of five took 1.09, by interrupts, and 1.05 with ten scans.",

@@ -5,6 +5,7 @@
  * as that takes locks which who asks may hold.
  *
  * Included by looks.h. Unless it says otherwise, all of it runs under ksm_thread_mutex.
+ * &struct nuksm_folding is nuksmd's: it begins and ends a folding, and gives way, without that.
  */
 #ifndef _MM_NUKSM_FOLDING_H
 #define _MM_NUKSM_FOLDING_H
@@ -120,7 +121,9 @@ static unsigned long nuksm_over_budget(void)
  * @urgent: somebody waits for these
  * @dear: those are asked, too, which are in so many areas that it takes long; others come first
  * @dear_all_along: they were since all trees were begun with
- * @first_until: until then others come first, in jiffies; 0 if no lock was had yet
+ * @has_begun: KSM's lock was had once, for what follows, in jiffies
+ * @first_until: until then others come first
+ * @sweeps_until: until then what is busy is asked again
  */
 static struct nuksm_folding {
 	unsigned int tree;
@@ -138,7 +141,9 @@ static struct nuksm_folding {
 	bool urgent;
 	bool dear;
 	bool dear_all_along;
+	bool has_begun;
 	unsigned long first_until;
+	unsigned long sweeps_until;
 } nuksm_folding;
 
 static bool nuksm_folds_more(void)
@@ -311,7 +316,7 @@ static void nuksm_begin_folding(void)
 	nuksm_folding.urgent = nuksm_begun != nuksm_ended;
 	nuksm_folding.dear = !nuksm_folding.urgent;
 	nuksm_folding.dear_all_along = nuksm_folding.dear;
-	nuksm_folding.first_until = 0;
+	nuksm_folding.has_begun = false;
 	nuksm_folding.whole = !nuksm_folding.tree && !nuksm_folding.checksum &&
 			      !nuksm_folding.gone_through;
 	nuksm_folding.busy = 0;
@@ -383,8 +388,11 @@ static bool nuksm_fold_some(void)
 	u64 until = ktime_get_ns() + NUKSM_HOLDS_MS * NSEC_PER_MSEC;
 	unsigned int nr = nuksm_nr_roots(ksm_nr_node_ids), tree = nuksm_folding.tree;
 
-	if (!nuksm_folding.first_until)
+	if (!nuksm_folding.has_begun) {
+		nuksm_folding.has_begun = true;
 		nuksm_folding.first_until = jiffies + NUKSM_FIRST_FOR;
+		nuksm_folding.sweeps_until = jiffies + NUKSM_SWEEPS_FOR;
+	}
 	nuksm_folding.dear |= time_after(jiffies, nuksm_folding.first_until);
 	for (tree = nuksm_next_used(0, tree); tree < nr && nuksm_folds_more();
 	     tree = nuksm_next_used(0, tree + 1)) {
@@ -403,8 +411,7 @@ static bool nuksm_fold_some(void)
 	if (nuksm_folding.whole &&
 	    (!nuksm_folding.again ||
 	     (nuksm_folding.urgent && nuksm_folded_some()) ||
-	     (nuksm_folding.dear_all_along &&
-	      time_after(jiffies, nuksm_folding.began + NUKSM_SWEEPS_FOR))))
+	     (nuksm_folding.dear_all_along && time_after(jiffies, nuksm_folding.sweeps_until))))
 		return false;
 	nuksm_folding.dear |= nuksm_folding.whole;
 	nuksm_folding.dear_all_along = nuksm_folding.dear;

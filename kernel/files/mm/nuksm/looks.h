@@ -140,7 +140,9 @@ static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stal
  * node of its sharers, unless it is asked @strictly; if there is no room then, ksmd asks
  * again. Otherwise it has to belong elsewhere two times in a row: until the second time all
  * of its sharers have been looked at, who may have begun or stopped to use it together. More
- * often, if those who are elsewhere do not use it always, see nuksm_says_elsewhere().
+ * often, if those who are elsewhere do not use it always, see nuksm_says_elsewhere(). One that
+ * would stay goes to the node that its lot says of those where it is used alike, if that is said
+ * three times in a row.
  *
  * One that waits to be asked in ksmd's next scan, for instance as it could not be moved, is
  * left to that. It is ksmd, too, that counts how often a page is asked and moved in a scan;
@@ -157,8 +159,8 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 {
 	unsigned long kpfn = READ_ONCE(stable_node->kpfn);
 	int here = pfn_to_nid(kpfn), nid, wanted, err;
-	unsigned int elsewhere, looks, cost;
-	bool waits;
+	unsigned int elsewhere, says, cost;
+	bool waits, alike;
 
 	waits = READ_ONCE(stable_node->again) || nuksm_is_given_up(stable_node);
 	/* ksmd gives those who are elsewhere now pages of their own */
@@ -166,7 +168,7 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 		nuksm_want_asked(stable_node);
 	if (waits && !stable_node->replica)
 		return 0;
-	nuksm_ask_sharers(stable_node);
+	nuksm_ask_sharers(stable_node, NUKSM_LATELY_LOOKS);
 	/* By now it may be scan order that decides */
 	if (nuksm_ballot.placement == NUKSM_FIRST)
 		return 0;
@@ -176,12 +178,17 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 		return 0;
 	elsewhere = stable_node->elsewhere;
 	stable_node->elsewhere = 0;
-	if (!strictly && nuksm_ballot.placement == NUKSM_FAIR &&
-	    nuksm_ballot.hottest == NUKSM_COLD &&
-	    test_bit(here, nuksm_ballot.nodes))
-		return 0;
-	nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_LOOKED,
-			    &wanted);
+	nid = here;
+	wanted = here;
+	if (strictly || nuksm_ballot.placement != NUKSM_FAIR ||
+	    nuksm_ballot.hottest != NUKSM_COLD || !test_bit(here, nuksm_ballot.nodes))
+		nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_LOOKED,
+				    &wanted);
+	alike = !strictly && !stable_node->replica && nid == here && nid == wanted &&
+		nuksm_add_alike(stable_node, here);
+	if (alike)
+		nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_LOOKED,
+				    &wanted);
 	if (nid == NUMA_NO_NODE)
 		return 0;
 	if (nid == here && nid != wanted && strictly)
@@ -191,9 +198,10 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 		stable_node->elsewhere = elsewhere;
 	if (nid == here)
 		return 0;
-	looks = nuksm_looks_behind(stable_node, here);
-	if (!strictly && ((looks < NUKSM_ALL_LOOKS && !nuksm_is_noted()) ||
-			  !nuksm_follows(stable_node, looks)))
+	says = alike ? NUKSM_SAYS_ALIKE :
+		       nuksm_says_elsewhere(nuksm_looks_behind(stable_node, here));
+	if (!strictly && ((says < NUKSM_SAYS_MOST && !nuksm_is_noted()) ||
+			  !nuksm_follows(stable_node, says)))
 		return 0;
 	nuksm_window(NUKSM_WINDOW_MOVE);
 	err = nuksm_move(stable_node, nid, &cost);
@@ -585,7 +593,7 @@ static int nuksm_look_thread(void *unused)
 		ended = jiffies;
 		wait_event_freezable(ksm_thread_wait,
 				     ksmd_should_run() || nuksm_replicas() ||
-				     nuksm_is_urgent() ||
+				     nuksm_is_urgent() || nuksm_is_short() ||
 				     kthread_should_stop());
 	}
 	return 0;

@@ -352,12 +352,74 @@ static void heat_follows_use_and_keeps_from_changing(struct kunit *test)
 			NUKSM_COLD);
 }
 
+/* A mapping that was used in so many of the last eight looks. */
+static u8 so_many(unsigned int looks)
+{
+	return GENMASK(7, 0) >> (8 - looks);
+}
+
+static void to_be_used_alike_is_no_less_often_and_not_by_chance(struct kunit *test)
+{
+	unsigned int there, here;
+
+	for (there = 0; there <= 8; there++) {
+		for (here = 0; here <= 8; here++)
+			KUNIT_EXPECT_EQ(test, nuksm_is_alike(so_many(there), so_many(here)),
+					there >= 3 && there >= here);
+	}
+	KUNIT_EXPECT_TRUE(test, nuksm_is_alike(0x29, 0x94));
+}
+
+static struct nuksm_ballot *fill(struct kunit *test, u8 hottest)
+{
+	struct nuksm_ballot *ballot = open_ballot(test, NUKSM_FAIR);
+	int nid;
+
+	for (nid = 0; nid < 4; nid++)
+		nuksm_ballot_add(ballot, &(struct nuksm_sharer){
+			.nid = nid,
+			.heat = nid ? NUKSM_COLD : hottest,
+		});
+	return ballot;
+}
+
+static void nodes_that_use_a_page_alike_share_it(struct kunit *test)
+{
+	u8 *looks = kunit_kzalloc(test, NUKSM_MOST_NODES, GFP_KERNEL);
+	const u8 hottest[] = { NUKSM_COLD, NUKSM_TOUCHED };
+	unsigned int lot, i, on[4];
+	struct nuksm_ballot *ballot;
+
+	KUNIT_ASSERT_NOT_NULL(test, looks);
+	for (i = 0; i < ARRAY_SIZE(hottest); i++) {
+		memcpy(looks, (u8 []){ 0x94, 0x29, 0x23, 0x03 }, 4);
+		memset(on, 0, sizeof(on));
+		ballot = fill(test, hottest[i]);
+		KUNIT_EXPECT_TRUE(test, nuksm_ballot_add_alike(ballot, looks, 0));
+		for (lot = 0; lot < PAGES; lot++)
+			on[nuksm_ballot_pick(ballot, lot, nothing_barred)]++;
+		KUNIT_EXPECT_GT(test, on[0], PAGES / 4);
+		KUNIT_EXPECT_GT(test, on[1], PAGES / 4);
+		KUNIT_EXPECT_GT(test, on[2], PAGES / 4);
+		KUNIT_EXPECT_EQ(test, on[3], 0);
+		KUNIT_EXPECT_FALSE(test, nuksm_ballot_add_alike(ballot, looks, 0));
+
+		/* Who uses it less than those where it is changes nothing */
+		looks[0] = so_many(4);
+		ballot = fill(test, hottest[i]);
+		KUNIT_EXPECT_FALSE(test, nuksm_ballot_add_alike(ballot, looks, 0));
+		KUNIT_EXPECT_EQ(test, ballot->hottest, hottest[i]);
+	}
+}
+
 static void a_page_follows_the_slower_the_less_it_is_used(struct kunit *test)
 {
 	unsigned int looks;
 
 	KUNIT_EXPECT_EQ(test, 2 * nuksm_says_elsewhere(8), NUKSM_FOLLOWS_AT);
 	KUNIT_EXPECT_EQ(test, 4 * nuksm_says_elsewhere(7), NUKSM_FOLLOWS_AT);
+	KUNIT_EXPECT_LT(test, 2 * NUKSM_SAYS_ALIKE, NUKSM_FOLLOWS_AT);
+	KUNIT_EXPECT_GE(test, 3 * NUKSM_SAYS_ALIKE, NUKSM_FOLLOWS_AT);
 	for (looks = 0; looks < 8; looks++) {
 		KUNIT_EXPECT_GE(test, nuksm_says_elsewhere(looks), 1);
 		KUNIT_EXPECT_LE(test, nuksm_says_elsewhere(looks),
@@ -404,6 +466,8 @@ static struct kunit_case nuksm_cases[] = {
 	KUNIT_CASE(what_cannot_be_on_a_node_goes_to_the_others),
 	KUNIT_CASE(who_comes_takes_and_moves_nothing_else),
 	KUNIT_CASE(heat_follows_use_and_keeps_from_changing),
+	KUNIT_CASE(to_be_used_alike_is_no_less_often_and_not_by_chance),
+	KUNIT_CASE(nodes_that_use_a_page_alike_share_it),
 	KUNIT_CASE(a_page_follows_the_slower_the_less_it_is_used),
 #ifdef CONFIG_NUKSM_PLACEMENT
 	KUNIT_CASE(lots_follow_from_the_whole_content),

@@ -179,6 +179,51 @@ enum nuksm_reason nuksm_ballot_reason(const struct nuksm_ballot *ballot)
 }
 
 /**
+ * nuksm_is_alike - is a page used on a node no less than where it is?
+ * @looks: a bit for each of the last eight looks, set if it was used there then
+ * @here: likewise, where it is
+ *
+ * Return: whether it was, and not by chance only.
+ */
+bool nuksm_is_alike(u8 looks, u8 here)
+{
+	return hweight8(looks) >= max(NUKSM_ALIKE_LOOKS, hweight8(here));
+}
+
+/**
+ * nuksm_ballot_add_alike - who uses a page no less than those where it is may have it, too
+ * @ballot: with all who share it added, by which it would stay
+ * @looks: of each node with a sharer, as for nuksm_is_alike()
+ * @here: where it is, a node with a sharer
+ *
+ * To be hot takes use in nearly each look, as replicas come by that. Of pages that several use
+ * alike, but less, merging may have found one's use only: he is not to have all of them.
+ *
+ * Return: whether there is one that was not in the lot. The lot says then which has it, of those
+ * nodes, of those that are hot, and of @here, where it is, used or not.
+ */
+bool nuksm_ballot_add_alike(struct nuksm_ballot *ballot, const u8 *looks, int here)
+{
+	bool found = false;
+	int nid;
+
+	for_each_set_bit(nid, ballot->nodes, NUKSM_MOST_NODES) {
+		if (nid == here || !nuksm_is_alike(looks[nid], looks[here]))
+			continue;
+		if (ballot->hottest == NUKSM_TOUCHED && test_bit(nid, ballot->hot_nodes))
+			continue;
+		if (ballot->hottest != NUKSM_TOUCHED) {
+			ballot->hottest = NUKSM_TOUCHED;
+			bitmap_zero(ballot->hot_nodes, NUKSM_MOST_NODES);
+			__set_bit(here, ballot->hot_nodes);
+		}
+		__set_bit(nid, ballot->hot_nodes);
+		found = true;
+	}
+	return found;
+}
+
+/**
  * nuksm_heat_of_looks - how hot is a mapping of a merged page?
  * @looks: a bit for each of the last eight looks, set if it was used then
  * @before: how hot it was before the last one, enum nuksm_heat
@@ -206,7 +251,7 @@ u8 nuksm_heat_of_looks(u8 looks, u8 before)
  */
 unsigned int nuksm_says_elsewhere(unsigned int looks)
 {
-	return max(NUKSM_FOLLOWS_AT >> (1 + NUKSM_ALL_LOOKS - looks), 1UL);
+	return max(NUKSM_SAYS_MOST >> (NUKSM_ALL_LOOKS - looks), 1UL);
 }
 
 /**

@@ -103,6 +103,9 @@ struct nuksm_ballot {
 /* In so many, one that is used now and then, and not by chance only. */
 #define NUKSM_LATELY_LOOKS	2
 
+/* In so many at least, on each node, one that is used alike on several, see nuksm_is_alike(). */
+#define NUKSM_ALIKE_LOOKS	3
+
 /* Replicas may be over their budget by this part of it, or so many, until looks come to them. */
 #define NUKSM_OVER_PART		8
 #define NUKSM_OVER_FEW		8UL
@@ -110,6 +113,10 @@ struct nuksm_ballot {
 /* So much has to be seen of use elsewhere, from look to look, before a page follows it. */
 #define NUKSM_ELSEWHERE_BITS	4
 #define NUKSM_FOLLOWS_AT	BIT(NUKSM_ELSEWHERE_BITS)
+
+/* A look says so much at most; and so much of a page that is used alike: three in a row. */
+#define NUKSM_SAYS_MOST		(NUKSM_FOLLOWS_AT / 2)
+#define NUKSM_SAYS_ALIKE	DIV_ROUND_UP(NUKSM_FOLLOWS_AT, 3)
 
 /* A lot has so many bits. */
 #define NUKSM_LOT_BITS		15
@@ -144,6 +151,8 @@ void nuksm_ballot_add(struct nuksm_ballot *ballot,
 int nuksm_ballot_pick(const struct nuksm_ballot *ballot, u32 lot,
 		      const unsigned long *barred);
 enum nuksm_reason nuksm_ballot_reason(const struct nuksm_ballot *ballot);
+bool nuksm_is_alike(u8 looks, u8 here);
+bool nuksm_ballot_add_alike(struct nuksm_ballot *ballot, const u8 *looks, int here);
 u8 nuksm_heat_of_looks(u8 looks, u8 before);
 
 unsigned int nuksm_says_elsewhere(unsigned int looks);

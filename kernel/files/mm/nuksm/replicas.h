@@ -270,8 +270,8 @@ static int nuksm_fold_dear(struct ksm_stable_node *stable_node, struct folio *fr
 /*
  * Lets all who share a page share @target: at once, if it is in @most areas at most, or in as many
  * as are gone through in a move. Where these are locked by others, or are more, one after the
- * other, as far as that goes, and then who stays at once, in @most areas at most; but one that is
- * in more than @most, if that is less than in a move, stays.
+ * other, as far as that goes, and then, if there were too many areas, who stays at once, in @most
+ * areas at most; but one that is in more than @most, if that is less than in a move, stays.
  * @unshare: of these, who has more areas than others gets a page of his own, if there is memory for
  * it. Returns how many share @target now, of those who did not all leave, or -ENOENT: @stable_node
  * is gone. @target may be gone, too, if there are none.
@@ -535,11 +535,12 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 {
 	struct ksm_stable_node *replica =
 		nuksm_find_dup(chain, nuksm_is_hot_replica, stable_node, NUMA_NO_NODE);
+	unsigned int used;
 
 	if (!replica)
 		return false;
-	if (!nuksm_is_noted() ||
-	    !nuksm_follows(stable_node, nuksm_used_in_looks(replica, false, NUMA_NO_NODE)))
+	used = nuksm_used_in_looks(replica, false, NUMA_NO_NODE);
+	if (!nuksm_is_noted() || !nuksm_follows(stable_node, nuksm_says_elsewhere(used)))
 		return true;
 	nuksm_window(NUKSM_WINDOW_DRAW_IN);
 	/* If nobody came, @stable_node may be gone */

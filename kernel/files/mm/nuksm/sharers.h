@@ -348,21 +348,47 @@ static unsigned int nuksm_used_in_looks(const struct ksm_stable_node *stable_nod
 
 /*
  * By heat a page belongs to those who are hot. Do they use it more often than those on whose node
- * it is, or did looks come to see that of them first? Who uses it there now and then counts as if
- * he were hot: then it is the lot that decides, and not chance.
+ * it is, or did looks come to see that of them first? Who uses it there in @least of the last looks
+ * counts as if he were hot: then it is the lot that decides, and not chance.
  */
-static void nuksm_add_here(const struct ksm_stable_node *stable_node)
+static void nuksm_add_here(const struct ksm_stable_node *stable_node, unsigned int least)
 {
 	int here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
 
 	if (nuksm_ballot.placement == NUKSM_FAIR && nuksm_ballot.hottest != NUKSM_COLD &&
 	    test_bit(here, nuksm_ballot.nodes) && !test_bit(here, nuksm_ballot.hot_nodes) &&
-	    nuksm_used_in_looks(stable_node, true, here) >= NUKSM_LATELY_LOOKS)
+	    nuksm_used_in_looks(stable_node, true, here) >= least)
 		__set_bit(here, nuksm_ballot.hot_nodes);
 }
 
-/* Fills the ballot with all who share the page. */
-static void nuksm_ask_sharers(const struct ksm_stable_node *stable_node)
+/*
+ * By heat the page would stay, or nobody is hot. Do others use it no less than those where it is?
+ * Asked by looks only: who makes ksmd ask, by joining and leaving, is not to have what chance
+ * says followed each time.
+ */
+static bool nuksm_add_alike(const struct ksm_stable_node *stable_node, int here)
+{
+	static u8 looks[NUKSM_MOST_NODES];
+	const struct ksm_rmap_item *sharer;
+
+	if (nuksm_ballot.placement != NUKSM_FAIR || !test_bit(here, nuksm_ballot.nodes))
+		return false;
+	/* There is nobody to ask */
+	if (bitmap_weight(nuksm_ballot.nodes, NUKSM_MOST_NODES) < 2 ||
+	    (nuksm_ballot.hottest == NUKSM_TOUCHED &&
+	     bitmap_equal(nuksm_ballot.nodes, nuksm_ballot.hot_nodes, NUKSM_MOST_NODES)))
+		return false;
+	memset(looks, 0, nr_node_ids);
+	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
+		if (!ksm_test_exit(sharer->mm))
+			looks[sharer->home] |= sharer->address & NUKSM_LOOKS_MASK;
+		cond_resched();
+	}
+	return nuksm_ballot_add_alike(&nuksm_ballot, looks, here);
+}
+
+/* Fills the ballot with all who share the page. @least: as for nuksm_add_here(). */
+static void nuksm_ask_sharers(const struct ksm_stable_node *stable_node, unsigned int least)
 {
 	const struct ksm_rmap_item *sharer;
 
@@ -371,7 +397,7 @@ static void nuksm_ask_sharers(const struct ksm_stable_node *stable_node)
 		nuksm_add_sharer(sharer, nuksm_own_heat(sharer));
 		cond_resched();
 	}
-	nuksm_add_here(stable_node);
+	nuksm_add_here(stable_node, least);
 }
 
 /*
@@ -387,12 +413,12 @@ static unsigned int nuksm_looks_behind(const struct ksm_stable_node *stable_node
 }
 
 /*
- * A look found that the page belongs elsewhere, where it was used in so many of @looks. Has that
- * been said often enough in a row?
+ * A look found that the page belongs elsewhere, and so much is that. Has it been said often enough
+ * in a row?
  */
-static bool nuksm_follows(struct ksm_stable_node *stable_node, unsigned int looks)
+static bool nuksm_follows(struct ksm_stable_node *stable_node, unsigned int says)
 {
-	unsigned int said = stable_node->elsewhere + nuksm_says_elsewhere(looks);
+	unsigned int said = stable_node->elsewhere + says;
 
 	stable_node->elsewhere = said < NUKSM_FOLLOWS_AT ? said : 0;
 	return said >= NUKSM_FOLLOWS_AT;
@@ -423,7 +449,8 @@ static void nuksm_place_asked(void)
 	/* Who moves the page from now on asks for it to be asked again */
 	smp_store_mb(stable_node->again, 0);
 	kpfn = READ_ONCE(stable_node->kpfn);
-	nuksm_ask_sharers(stable_node);
+	/* ksmd asks whenever somebody joins or leaves: that is not to move it to and fro by chance */
+	nuksm_ask_sharers(stable_node, 1);
 	/* By now it may be scan order that decides */
 	if (nuksm_ballot.placement == NUKSM_FIRST)
 		return;

@@ -15,11 +15,8 @@ WORKLOAD = "skewed"
 ALL_PERCENT = 100
 HOT = (25, ALL_PERCENT)
 AT_ONCE = replace(NUKSM, name="nuKSM, just merged")
-# How often nuksmd has looked when instances are measured. Where none is hot, a look
-# sees a page used by an instance with a chance of 0.39 (of five uses a second one in a
-# tenth of it), and it has to in six of eight looks before the lot decides.
+# How often nuksmd has looked when instances are measured.
 LOOKS = {OFF: 0, STOCK: 0, AT_ONCE: 0, NUKSM: use.LOOKS}
-LOOKS_OF_ALIKE = 3 * use.LOOKS
 
 
 def trials(extent: Extent, hot: int, *, huge: bool = False) -> list[Trial]:
@@ -33,11 +30,7 @@ def trials(extent: Extent, hot: int, *, huge: bool = False) -> list[Trial]:
                 kib=extent.kib // 2,
                 repetition=repetition,
             ),
-            "busy": {
-                "hot_percent": hot,
-                "huge": huge,
-                "looks": LOOKS_OF_ALIKE if looks and hot == ALL_PERCENT else looks,
-            },
+            "busy": {"hot_percent": hot, "huge": huge, "looks": looks},
         }
         for repetition in range(extent.repetitions)
         for configuration, looks in LOOKS.items()
