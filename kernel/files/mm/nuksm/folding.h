@@ -121,9 +121,9 @@ static unsigned long nuksm_over_budget(void)
  * @urgent: somebody waits for these
  * @dear: those are asked, too, which are in so many areas that it takes long; others come first
  * @dear_all_along: they were since all trees were begun with
- * @has_begun: KSM's lock was had once, for what follows, in jiffies
- * @first_until: until then others come first
- * @sweeps_until: until then what is busy is asked again
+ * @has_begun: KSM's lock was had once, from when on these are counted:
+ * @first_until: until then others come first, in jiffies
+ * @sweeps_until: until then what is busy is asked again, in jiffies
  */
 static struct nuksm_folding {
 	unsigned int tree;

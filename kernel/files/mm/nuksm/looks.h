@@ -184,8 +184,8 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 	    nuksm_ballot.hottest != NUKSM_COLD || !test_bit(here, nuksm_ballot.nodes))
 		nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_LOOKED,
 				    &wanted);
-	alike = !strictly && !stable_node->replica && nid == here && nid == wanted &&
-		nuksm_add_alike(stable_node, here);
+	alike = !strictly && nid == here && nid == wanted &&
+		nuksm_add_alike(stable_node, here) && !nuksm_has_replicas(stable_node);
 	if (alike)
 		nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_LOOKED,
 				    &wanted);

@@ -370,7 +370,8 @@ static void to_be_used_alike_is_no_less_often_and_not_by_chance(struct kunit *te
 	KUNIT_EXPECT_TRUE(test, nuksm_is_alike(0x29, 0x94));
 }
 
-static struct nuksm_ballot *fill(struct kunit *test, u8 hottest)
+/* Four nodes; the sharer on @nid is as hot as that. */
+static struct nuksm_ballot *fill(struct kunit *test, int hot_nid, u8 hottest)
 {
 	struct nuksm_ballot *ballot = open_ballot(test, NUKSM_FAIR);
 	int nid;
@@ -378,7 +379,7 @@ static struct nuksm_ballot *fill(struct kunit *test, u8 hottest)
 	for (nid = 0; nid < 4; nid++)
 		nuksm_ballot_add(ballot, &(struct nuksm_sharer){
 			.nid = nid,
-			.heat = nid ? NUKSM_COLD : hottest,
+			.heat = nid == hot_nid ? hottest : NUKSM_COLD,
 		});
 	return ballot;
 }
@@ -394,7 +395,7 @@ static void nodes_that_use_a_page_alike_share_it(struct kunit *test)
 	for (i = 0; i < ARRAY_SIZE(hottest); i++) {
 		memcpy(looks, (u8 []){ 0x94, 0x29, 0x23, 0x03 }, 4);
 		memset(on, 0, sizeof(on));
-		ballot = fill(test, hottest[i]);
+		ballot = fill(test, 0, hottest[i]);
 		KUNIT_EXPECT_TRUE(test, nuksm_ballot_add_alike(ballot, looks, 0));
 		for (lot = 0; lot < PAGES; lot++)
 			on[nuksm_ballot_pick(ballot, lot, nothing_barred)]++;
@@ -406,10 +407,16 @@ static void nodes_that_use_a_page_alike_share_it(struct kunit *test)
 
 		/* Who uses it less than those where it is changes nothing */
 		looks[0] = so_many(4);
-		ballot = fill(test, hottest[i]);
+		ballot = fill(test, 0, hottest[i]);
 		KUNIT_EXPECT_FALSE(test, nuksm_ballot_add_alike(ballot, looks, 0));
 		KUNIT_EXPECT_EQ(test, ballot->hottest, hottest[i]);
 	}
+
+	/* Who is hot, on a node that cannot have it, keeps nobody from it */
+	looks[0] = 0x94;
+	ballot = fill(test, 3, NUKSM_TOUCHED);
+	KUNIT_EXPECT_TRUE(test, nuksm_ballot_add_alike(ballot, looks, 0));
+	KUNIT_EXPECT_EQ(test, ballot->hot_nodes[0], GENMASK(3, 0));
 }
 
 static void a_page_follows_the_slower_the_less_it_is_used(struct kunit *test)

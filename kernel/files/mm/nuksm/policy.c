@@ -215,8 +215,9 @@ bool nuksm_ballot_add_alike(struct nuksm_ballot *ballot, const u8 *looks, int he
 		if (ballot->hottest != NUKSM_TOUCHED) {
 			ballot->hottest = NUKSM_TOUCHED;
 			bitmap_zero(ballot->hot_nodes, NUKSM_MOST_NODES);
-			__set_bit(here, ballot->hot_nodes);
 		}
+		/* Those that are hot may be on nodes that cannot have it */
+		__set_bit(here, ballot->hot_nodes);
 		__set_bit(nid, ballot->hot_nodes);
 		found = true;
 	}

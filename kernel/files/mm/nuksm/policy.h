@@ -81,7 +81,7 @@ struct nuksm_sharer {
  * @number: tells this ballot from those before
  * @hottest: enum nuksm_heat, of the hottest sharer
  * @nodes: that have a sharer
- * @hot_nodes: that have a sharer which is as hot as the hottest
+ * @hot_nodes: that have a sharer which is as hot as the hottest, or counts as if it was
  * @weight: of each of @nodes, by priority; of others it is left over from
  *	earlier ballots
  */

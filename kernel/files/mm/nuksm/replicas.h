@@ -423,6 +423,16 @@ out:
 	return n;
 }
 
+/* Has the page replicas, or is it one? Then these bring it near, and not moving it. */
+static bool nuksm_has_replicas(struct ksm_stable_node *stable_node)
+{
+	struct ksm_stable_node *chain = NULL;
+
+	if (nuksm_by_checksum() && is_stable_node_dup(stable_node))
+		chain = nuksm_filed_as(stable_node);
+	return stable_node->replica || (chain && chain->replica);
+}
+
 /* Is one of those who share the page hot? */
 static bool nuksm_is_hot(const struct ksm_stable_node *stable_node)
 {
