@@ -449,7 +449,7 @@ static void nuksm_place_asked(void)
 	/* Who moves the page from now on asks for it to be asked again */
 	smp_store_mb(stable_node->again, 0);
 	kpfn = READ_ONCE(stable_node->kpfn);
-	/* ksmd asks whenever somebody joins or leaves: that is not to move it to and fro by chance */
+	/* ksmd asks when somebody joins or leaves: that is not to move it to and fro by chance */
 	nuksm_ask_sharers(stable_node, 1);
 	/* By now it may be scan order that decides */
 	if (nuksm_ballot.placement == NUKSM_FIRST)
