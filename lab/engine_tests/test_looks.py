@@ -2,9 +2,11 @@
 """Looks at merged pages: these follow who uses them, and stay where nobody does."""
 
 import os
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from nuksmlab import numa, policy, stress, wait
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.looks import SOON, look, look_until_seen, reading, use_now_and_then
-from nuksmlab.tenant import StartTenant, Tenant
+from nuksmlab.tenant import StartTenant, Tenant, lend
 
 pytestmark = pytest.mark.needs(nodes=2)
 
@@ -150,6 +152,65 @@ def test_who_is_not_hot_has_his_part_of_pages_that_both_use_alike(
             look(ksm)
     found = [pair[0].share_on(node) for node in (0, 1)]
     assert policy.off_by_more_than_chance(found, [0.5, 0.5], PAGES) is None
+    model.check_intact(pair)
+
+
+@pytest.mark.slow
+def test_who_holds_pages_keeps_them_from_nobody_who_uses_them_alike(
+    ksm: Ksm, small_pair: list[Tenant], tmp_path: Path
+) -> None:
+    """They cannot be moved, so the other one gets his part of them for himself."""
+    holder, other = small_pair
+    with reading(holder):
+        look_until_seen(ksm, SOON, holder.equal_pages)
+    pipe = lend(holder, tmp_path / "pipe")
+    for number in range(3 * SOON):
+        with ExitStack() as readers:
+            if number % 2 == 0:
+                readers.enter_context(reading(other))
+            if number % 4 == 0:
+                readers.enter_context(reading(holder))
+            look(ksm)
+    found = [other.share_on(node) for node in (0, 1)]
+    assert policy.off_by_more_than_chance(found, [0.5, 0.5], other.equal_pages) is None
+    os.close(pipe)
+    model.check_intact(small_pair)
+
+
+@contextmanager
+def used_now_and_then(ksm: Ksm, tenant: Tenant, pages: int) -> Iterator[None]:
+    """All the time, beside what others do; see use_now_and_then()."""
+    over = threading.Event()
+
+    def use() -> None:
+        while not over.is_set():
+            use_now_and_then(ksm, tenant, pages)
+
+    with ThreadPoolExecutor(1) as thread:
+        user = thread.submit(use)
+        try:
+            yield
+        finally:
+            over.set()
+        user.result()
+
+
+@pytest.mark.slow
+def test_joining_and_leaving_takes_no_pages_from_who_uses_them_now_and_then(
+    ksm: Ksm, start: StartTenant, pair: list[Tenant]
+) -> None:
+    """ksmd asks each time. Looks have found that he has his part of them."""
+    with reading(pair[1]):
+        use_now_and_then(ksm, pair[0], 2 * PAGES)
+        with used_now_and_then(ksm, pair[0], 2 * PAGES):
+            before = pair[0].equal_pages_nodes()
+            for number in range(3):
+                other = start(f"other-{number}", number % 2, mib=MIB)
+                merge(ksm, [*pair, other])
+                assert pair[1].equal_pages_nodes() == before
+                other.quit()
+                ksm.wait_scans(2)
+                assert pair[1].equal_pages_nodes() == before
     model.check_intact(pair)
 
 

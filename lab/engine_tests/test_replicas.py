@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import domains, numa, stress, wait
+from nuksmlab import domains, numa, policy, stress, wait
 from nuksmlab.area import child, equal_to
 from nuksmlab.domains import Group
 from nuksmlab.fuzz import model
@@ -19,7 +19,7 @@ from nuksmlab.ksm import RARELY, Ksm, process_stat
 from nuksmlab.looks import SOON, look, look_until_seen, reading, use_now_and_then
 from nuksmlab.puppet import fork_and_wait, puppet
 from nuksmlab.replicas import count, wait_for
-from nuksmlab.tenant import Spec, StartTenant, Tenant
+from nuksmlab.tenant import Spec, StartTenant, Tenant, lend
 
 pytestmark = [pytest.mark.needs(nodes=2), pytest.mark.usefixtures("often")]
 
@@ -369,6 +369,54 @@ def test_nothing_is_made_or_folded_while_nothing_changes(
         look_until_seen(ksm, 2 * SOON, 2 * PAGES)
         assert [ksm.read(name) for name in names] == before
     model.check_intact(pair)
+
+
+@pytest.mark.needs(nodes=4)
+def test_a_copy_keeps_no_page_from_who_uses_it_alike(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """Two use it, neither of whom is hot. Who is hot has a copy, on a third node."""
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in range(3)]
+    merge(ksm, tenants)
+    first, hot, alike = tenants
+    with reading(first):
+        look_until_seen(ksm, SOON, PAGES)
+        assert first.share_on(0) == 1
+        hot.command("churn read")
+        wait_for(ksm, PAGES)
+    for turn in range(2 * SOON):
+        with ExitStack() as readers:
+            if turn % 2 == 0:
+                readers.enter_context(reading(alike))
+            if turn % 4 == 0:
+                readers.enter_context(reading(first))
+            look(ksm)
+    found = [alike.share_on(node) for node in (0, 2)]
+    assert policy.off_by_more_than_chance(found, [0.5, 0.5], PAGES) is None
+    assert hot.share_on(1) == 1
+    model.check_intact(tenants)
+
+
+def test_a_copy_that_somebody_holds_is_not_made_again(
+    ksm: Ksm, small_pair: list[Tenant], tmp_path: Path
+) -> None:
+    """Or he who pays would do so again and again, for what nobody shares any more."""
+    pages = small_pair[0].equal_pages
+    with reading(small_pair[0]), reading(small_pair[1]):
+        wait_for(ksm, pages)
+    pipe = lend(small_pair[1], tmp_path / "pipe")
+    held = ksm.replicas()[1]
+    for _ in range(2):
+        made = ksm.read("replicas_made")
+        wait_for(ksm, 0)
+        with reading(small_pair[0]), reading(small_pair[1]):
+            wait_for(ksm, pages)
+            model.check_intact(small_pair)
+        assert ksm.replicas()[1] == held
+        assert ksm.read("replicas_made") == made + pages - held
+    os.close(pipe)
+    wait_for(ksm, 0)
+    model.check_intact(small_pair)
 
 
 @pytest.mark.slow

@@ -131,6 +131,13 @@ static struct ksm_stable_node *nuksm_dup_on(struct ksm_stable_node *chain, int n
 	return nuksm_find_dup(chain, nuksm_is_near, other, nid);
 }
 
+/* Is this a page on node @nid that nobody shares any more, though somebody may have it? */
+static bool nuksm_is_left_on(const struct ksm_stable_node *dup, int nid)
+{
+	return hlist_empty(&dup->hlist) && pfn_to_nid(READ_ONCE(dup->kpfn)) == nid &&
+	       nuksm_is_sound(dup);
+}
+
 static bool nuksm_takes_all(struct ksm_stable_node *dup,
 			    const struct ksm_stable_node *other, int nid)
 {

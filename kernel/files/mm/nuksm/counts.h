@@ -172,15 +172,26 @@ static void nuksm_mark_left(struct ksm_rmap_item *rmap_item)
 	rmap_item->heat = NUKSM_COLD;
 }
 
-/* What the again of struct ksm_stable_node may be, besides 0. */
+/*
+ * What the again of struct ksm_stable_node may be, besides 0. That it belongs elsewhere as it is
+ * used alike, looks say, or ksmd, who could not move it then: not who joins or leaves.
+ */
 #define NUKSM_ASK_AGAIN	1
 #define NUKSM_WAS_MOVED	2
+#define NUKSM_IS_ALIKE	3
 
 /* It is to be asked where it belongs in the next scan, as ksmd comes by. */
+static void nuksm_want_asked_as(struct ksm_stable_node *stable_node, u8 why)
+{
+	u8 again = READ_ONCE(stable_node->again);
+
+	if (nuksm_places() && (!again || (again == NUKSM_ASK_AGAIN && why != again)))
+		WRITE_ONCE(stable_node->again, why);
+}
+
 static void nuksm_want_asked(struct ksm_stable_node *stable_node)
 {
-	if (nuksm_places() && !READ_ONCE(stable_node->again))
-		WRITE_ONCE(stable_node->again, NUKSM_ASK_AGAIN);
+	nuksm_want_asked_as(stable_node, NUKSM_ASK_AGAIN);
 }
 
 /*

@@ -166,9 +166,10 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 	/* ksmd gives those who are elsewhere now pages of their own */
 	if (strictly && nuksm_is_given_up(stable_node))
 		nuksm_want_asked(stable_node);
-	if (waits && !stable_node->replica)
+	if (waits && !stable_node->replica &&
+	    READ_ONCE(stable_node->again) != NUKSM_IS_ALIKE)
 		return 0;
-	nuksm_ask_sharers(stable_node, NUKSM_LATELY_LOOKS);
+	nuksm_ask_sharers(stable_node, strictly ? 1 : NUKSM_LATELY_LOOKS);
 	/* By now it may be scan order that decides */
 	if (nuksm_ballot.placement == NUKSM_FIRST)
 		return 0;
@@ -180,15 +181,11 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 	stable_node->elsewhere = 0;
 	nid = here;
 	wanted = here;
-	if (strictly || nuksm_ballot.placement != NUKSM_FAIR ||
-	    nuksm_ballot.hottest != NUKSM_COLD || !test_bit(here, nuksm_ballot.nodes))
+	if (strictly || !nuksm_stays_unused(here))
 		nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_LOOKED,
 				    &wanted);
 	alike = !strictly && nid == here && nid == wanted &&
-		nuksm_add_alike(stable_node, here) && !nuksm_has_replicas(stable_node);
-	if (alike)
-		nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_LOOKED,
-				    &wanted);
+		nuksm_belongs_alike(stable_node, kpfn, &nid, &wanted);
 	if (nid == NUMA_NO_NODE)
 		return 0;
 	if (nid == here && nid != wanted && strictly)
@@ -206,7 +203,7 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 	nuksm_window(NUKSM_WINDOW_MOVE);
 	err = nuksm_move(stable_node, nid, &cost);
 	if (err && err != -ENOENT)
-		nuksm_want_asked(stable_node);
+		nuksm_want_asked_as(stable_node, alike ? NUKSM_IS_ALIKE : NUKSM_ASK_AGAIN);
 	return cost;
 }
 

@@ -104,15 +104,18 @@ static inline void nuksm_count(unsigned long *counter, unsigned long n)
 	WRITE_ONCE(*counter, *counter + n);
 }
 
-/*
- * Does anybody but its mappings hold the page, and ksmd, which has one reference?
- * Such a page cannot be merged.
- */
-static inline bool nuksm_is_held(struct folio *folio)
+/* Does anybody but its mappings hold the page, and the caller, who has so many references? */
+static inline bool nuksm_is_held_besides(struct folio *folio, int refs)
 {
 	int cached = folio_test_swapcache(folio) ? folio_nr_pages(folio) : 0;
 
-	return folio_ref_count(folio) > folio_mapcount(folio) + cached + 1;
+	return folio_ref_count(folio) > folio_mapcount(folio) + cached + refs;
+}
+
+/* The same, for ksmd, which has one reference. Such a page cannot be merged. */
+static inline bool nuksm_is_held(struct folio *folio)
+{
+	return nuksm_is_held_besides(folio, 1);
 }
 
 /* The number of roots that trees of one kind take for @nids nodes. */
@@ -496,6 +499,7 @@ struct nuksm_payers {
 };
 
 bool nuksm_may_pay(struct mm_struct *mm, struct nuksm_payers *payers);
+bool nuksm_pays_for(struct mm_struct *mm, struct folio *folio);
 unsigned long nuksm_replicas(void);
 void nuksm_trace_replica(const struct folio *from, const struct folio *to,
 			 unsigned int sharers);

@@ -330,6 +330,22 @@ bool nuksm_may_pay(struct mm_struct *mm, struct nuksm_payers *payers)
 }
 
 /**
+ * nuksm_pays_for - does the memory cgroup of a process pay for a page?
+ * @mm: the process
+ * @folio: the page, locked
+ *
+ * Return: whether it does.
+ */
+bool nuksm_pays_for(struct mm_struct *mm, struct folio *folio)
+{
+	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(mm);
+	bool pays = memcg == folio_memcg(folio);
+
+	mem_cgroup_put(memcg);
+	return pays;
+}
+
+/**
  * nuksm_payer_is_limited - has the memory cgroup that pays for a page a limit?
  * @folio: the page, locked
  *

@@ -11,7 +11,7 @@
  * have half each, give or take half the square root of n (standard deviation).
  *
  *  - fair: only the nodes of the hottest sharers count, each the same, 1/K for K
- *    nodes (IV-A, IV-E).
+ *    nodes (IV-A, IV-E); and those that looks add, see nuksm_ballot_add_alike().
  *  - priority: each process weighs 1/snice, with snice = nice + 21. For two
  *    processes that is the paper's nuShare, 1 - snice / (sum of snice). For
  *    more, the paper's formula does not add up to 1; shares in proportion to

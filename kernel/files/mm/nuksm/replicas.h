@@ -10,8 +10,11 @@
  * there (see folding.h), its sharers go back to another page of the chain.
  *
  * A replica costs one of those who use it on its node: his memory cgroup pays, if it has no
- * limit. One whose sharers no other page of its chain has room for is a page as any
- * other, and counts as such.
+ * limit. One that nobody shares any more goes on costing him while somebody has it, by a pipe, or
+ * by a fork that ksmd does not know. So it stays filed until it is free, and he has it again
+ * before he pays for another one there (nuksm_share_again()); and of a content of which many are
+ * left so, as some were moved meanwhile, there are no copies. A replica whose sharers no other page
+ * of its chain has room for is a page as any other, and counts as such.
  *
  * Included by mm/ksm.c, whose types and locks are private to it. Unless it says
  * otherwise, all of it runs under ksm_thread_mutex, and is done by nuksmd.
@@ -113,40 +116,54 @@ static unsigned int nuksm_remap_sharers(struct ksm_stable_node *stable_node,
 }
 
 /*
- * Nobody shares @stable_node any more. Its page goes, unless a fork has mapped it, unknown
- * to ksmd yet. Its lock is held. Its chain may be left with one page, or none.
+ * Has anybody the page whom ksmd does not know, but the caller, who has @refs references, and the
+ * lock? By a slot in swap, too.
+ */
+static bool nuksm_is_had(struct folio *folio, int refs)
+{
+	folio_free_swap(folio);
+	if (nuksm_is_held_besides(folio, refs))
+		lru_add_drain();
+	return folio_mapped(folio) || folio_test_swapcache(folio) ||
+	       nuksm_is_held_besides(folio, refs);
+}
+
+/*
+ * Nobody shares @stable_node any more. Its page goes, unless somebody has it, perhaps a fork
+ * that is unknown to ksmd yet. Its lock is held, and the caller has @refs references. Its chain
+ * may be left with one page, or none.
  */
 static void nuksm_drop_unused(struct ksm_stable_node *stable_node,
-			      struct folio *folio)
+			      struct folio *folio, int refs)
 {
 	unsigned long orphans = nuksm_orphans;
 
-	if (folio_mapped(folio)) {
+	if (nuksm_is_had(folio, refs)) {
 		nuksm_count_orphan(stable_node);
 		return;
 	}
-	folio_free_swap(folio);
 	folio_set_stable_node(folio, NULL);
 	remove_node_from_stable_tree(stable_node);
 	nuksm_orphans = orphans;
 }
 
 /* The same; the page's sharers have another one instead. */
-static void nuksm_drop_folded(struct ksm_stable_node *stable_node, struct folio *folio)
+static void nuksm_drop_folded(struct ksm_stable_node *stable_node, struct folio *folio,
+			      int refs)
 {
-	if (stable_node->replica && !folio_mapped(folio)) {
+	if (stable_node->replica && !nuksm_is_had(folio, refs)) {
 		nuksm_count(&nuksm_replica_stats.folded, 1);
 		nuksm_count(&nuksm_node_counts[folio_nid(folio)].folded, 1);
 	}
-	nuksm_drop_unused(stable_node, folio);
+	nuksm_drop_unused(stable_node, folio, refs);
 }
 
 /*
  * Lets sharers of a page whose home is @nid, or all, share another one of the same chain, one
- * after the other. Returns how many, or -ENOENT if the first one is gone, as perhaps all of them
- * did. The other one may be gone, too.
+ * after the other. @refs: the caller's to the first one. Returns how many, or -ENOENT if that is
+ * gone, as perhaps all of them did. The other one may be gone, too.
  */
-static int nuksm_shift(struct ksm_stable_node *stable_node,
+static int nuksm_shift(struct ksm_stable_node *stable_node, int refs,
 		       struct ksm_stable_node *target, int nid)
 {
 	struct folio *from, *to = ksm_get_folio(target, KSM_GET_FOLIO_TRYLOCK);
@@ -164,7 +181,7 @@ static int nuksm_shift(struct ksm_stable_node *stable_node,
 		if (n)
 			nuksm_trace_replica(from, to, n);
 		if (hlist_empty(&stable_node->hlist)) {
-			nuksm_drop_folded(stable_node, from);
+			nuksm_drop_folded(stable_node, from, refs + 1);
 			n = -ENOENT;
 		} else if (!folio_mapped(from)) {
 			/* Some are listed that have it no more: ksmd finds that out */
@@ -237,7 +254,7 @@ static int nuksm_fold_at_once(struct ksm_stable_node *stable_node, struct folio 
 		nuksm_hop(item, target);
 		cond_resched();
 	}
-	nuksm_drop_folded(stable_node, from);
+	nuksm_drop_folded(stable_node, from, 1);
 	folio_unlock(to);
 	folio_unlock(from);
 	return -ENOENT;
@@ -294,7 +311,7 @@ static int nuksm_fold_into(struct ksm_stable_node *stable_node, struct ksm_stabl
 	if (err == -ENOENT)
 		n = err;
 	else if (err != -E2BIG || most >= NUKSM_MOST_AREAS)
-		n = nuksm_shift(stable_node, target, NUMA_NO_NODE);
+		n = nuksm_shift(stable_node, 1, target, NUMA_NO_NODE);
 	if (n != -ENOENT && most > NUKSM_MOST_AREAS && err == -E2BIG) {
 		err = nuksm_fold_at_once(stable_node, from, target, to, most);
 		if (err == -E2BIG && unshare)
@@ -336,6 +353,19 @@ static struct folio *nuksm_copy(struct folio *folio, int nid, struct mm_struct *
 	return copy;
 }
 
+/* @dup, which nobody shares yet, is to be a replica of @stable_node. */
+static void nuksm_begin_replica(struct ksm_stable_node *dup,
+				const struct ksm_stable_node *stable_node,
+				struct ksm_stable_node *chain)
+{
+	nuksm_begin_asking(dup);
+	dup->lot = stable_node->lot;
+	dup->rank = NUKSM_RANK_COPIED;
+	dup->ranked = stable_node->ranked;
+	dup->replica = true;
+	chain->replica = true;
+}
+
 /* Files @folio, which is new and locked, as @dup, a replica of @stable_node. */
 static void nuksm_file_copy(struct ksm_stable_node *dup, struct folio *folio,
 			    const struct ksm_stable_node *stable_node,
@@ -347,12 +377,7 @@ static void nuksm_file_copy(struct ksm_stable_node *dup, struct folio *folio,
 	DO_NUMA(dup->nid = stable_node->nid);
 	dup->checksum = stable_node->checksum;
 	dup->domain = stable_node->domain;
-	nuksm_begin_asking(dup);
-	dup->lot = stable_node->lot;
-	dup->rank = NUKSM_RANK_COPIED;
-	dup->ranked = stable_node->ranked;
-	dup->replica = true;
-	chain->replica = true;
+	nuksm_begin_replica(dup, stable_node, chain);
 	stable_node_chain_add_dup(dup, chain);
 	folio_set_stable_node(folio, dup);
 }
@@ -373,11 +398,11 @@ static int nuksm_map_copy(struct ksm_stable_node *stable_node, struct folio *fro
 		nuksm_count(&nuksm_replica_stats.made, 1);
 		nuksm_ranking.rules.outranked -= min(nuksm_ranking.rules.outranked, 1UL);
 	} else {
-		nuksm_drop_unused(dup, to);
+		nuksm_drop_unused(dup, to, 1);
 	}
 	if (!hlist_empty(&stable_node->hlist))
 		return n;
-	nuksm_drop_unused(stable_node, from);
+	nuksm_drop_unused(stable_node, from, 1);
 	return -ENOENT;
 }
 
@@ -423,14 +448,67 @@ out:
 	return n;
 }
 
-/* Has the page replicas, or is it one? Then these bring it near, and not moving it. */
-static bool nuksm_has_replicas(struct ksm_stable_node *stable_node)
+/*
+ * Sharers of a page whose home is @nid share @left, a page of the same chain that is there, that
+ * nobody shares any more, and that @payer pays for. Returns how many, or -ENOENT if all of them
+ * do, or -EINVAL if @payer does not pay, or it is gone.
+ */
+static int nuksm_share_again(struct ksm_stable_node *stable_node, struct ksm_stable_node *left,
+			     struct ksm_stable_node *chain, int nid, struct mm_struct *payer)
 {
-	struct ksm_stable_node *chain = NULL;
+	struct folio *folio = ksm_get_folio(left, KSM_GET_FOLIO_TRYLOCK);
+	bool pays;
+	int n;
 
-	if (nuksm_by_checksum() && is_stable_node_dup(stable_node))
-		chain = nuksm_filed_as(stable_node);
-	return stable_node->replica || (chain && chain->replica);
+	if (!folio)
+		return -EINVAL;
+	if (IS_ERR(folio))
+		return 0;
+	pays = nuksm_pays_for(payer, folio);
+	folio_unlock(folio);
+	folio_put(folio);
+	if (!pays)
+		return -EINVAL;
+	nuksm_begin_replica(left, stable_node, chain);
+	n = nuksm_shift(stable_node, 0, left, nid);
+	if (n) {
+		nuksm_orphans -= min(nuksm_orphans, 1UL);
+		nuksm_ranking.rules.outranked -= min(nuksm_ranking.rules.outranked, 1UL);
+	}
+	return n;
+}
+
+/*
+ * The page is near for its sharers whose home is @nid, too: by one that others have left there, or
+ * by a copy. @payer pays. Of a content of which many pages are left, there are no more.
+ * Returns as nuksm_replicate().
+ */
+static int nuksm_bring_near(struct ksm_stable_node *stable_node, struct ksm_stable_node **chain,
+			    int nid, struct mm_struct *payer)
+{
+	unsigned int nr_left = 0, most = 2 * num_online_nodes(), nr = 0;
+	struct ksm_stable_node *dup;
+	struct hlist_node *next;
+	int n;
+
+	/* If it was not found again, its copies would stay */
+	if (!*chain && !nuksm_filed_as(stable_node))
+		return 0;
+	if (*chain) {
+		hlist_for_each_entry_safe(dup, next, &(*chain)->hlist, hlist_dup) {
+			if (nr++ == NUKSM_MOST_DUPS)
+				break;
+			if (!hlist_empty(&dup->hlist) && !nuksm_is_given_up(dup))
+				continue;
+			nr_left++;
+			if (!nuksm_is_left_on(dup, nid))
+				continue;
+			n = nuksm_share_again(stable_node, dup, *chain, nid, payer);
+			if (n != -EINVAL)
+				return n;
+		}
+	}
+	return nr_left < most ? nuksm_replicate(stable_node, chain, nid, payer) : 0;
 }
 
 /* Is one of those who share the page hot? */
@@ -579,12 +657,10 @@ static bool nuksm_spread(struct ksm_stable_node *stable_node,
 		target = nuksm_dup_on(*chain, nid, stable_node);
 		payer = target ? NULL : nuksm_affords(stable_node, nid, first);
 		if (payer) {
-			/* If it was not found again, its copies would stay */
-			if (*chain || nuksm_filed_as(stable_node))
-				n = nuksm_replicate(stable_node, chain, nid, payer);
+			n = nuksm_bring_near(stable_node, chain, nid, payer);
 			failed |= !n;
 		} else if (target && (!target->replica || nuksm_fits_budget(0))) {
-			n = nuksm_shift(stable_node, target, nid);
+			n = nuksm_shift(stable_node, 0, target, nid);
 		}
 		if (n == -ENOENT)
 			return true;

@@ -363,8 +363,8 @@ static void nuksm_add_here(const struct ksm_stable_node *stable_node, unsigned i
 
 /*
  * By heat the page would stay, or nobody is hot. Do others use it no less than those where it is?
- * Asked by looks only: who makes ksmd ask, by joining and leaving, is not to have what chance
- * says followed each time.
+ * Who makes ksmd ask, by joining and leaving, is not to have what chance says followed each time:
+ * it asks only if looks have found that, and could not move the page, or if somebody has moved it.
  */
 static bool nuksm_add_alike(const struct ksm_stable_node *stable_node, int here)
 {
@@ -400,6 +400,26 @@ static void nuksm_ask_sharers(const struct ksm_stable_node *stable_node, unsigne
 	nuksm_add_here(stable_node, least);
 }
 
+/* Nobody uses the page: on any node of those who share it looks leave it where it is. */
+static bool nuksm_stays_unused(int here)
+{
+	return nuksm_ballot.placement == NUKSM_FAIR && nuksm_ballot.hottest == NUKSM_COLD &&
+	       test_bit(here, nuksm_ballot.nodes);
+}
+
+/*
+ * By heat the page would stay. If others use it alike, where does it belong by their lot? A
+ * replica stays for those who are there. *@nid and *@wanted: see nuksm_belongs().
+ */
+static bool nuksm_belongs_alike(const struct ksm_stable_node *stable_node, unsigned long kpfn,
+				int *nid, int *wanted)
+{
+	if (stable_node->replica || !nuksm_add_alike(stable_node, pfn_to_nid(kpfn)))
+		return false;
+	*nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_LOOKED, wanted);
+	return true;
+}
+
 /*
  * The page belongs elsewhere: in how many looks was seen why? By priority, and by lot, it does so
  * whoever uses it.
@@ -424,14 +444,28 @@ static bool nuksm_follows(struct ksm_stable_node *stable_node, unsigned int says
 	return said >= NUKSM_FOLLOWS_AT;
 }
 
+/*
+ * The page was asked, and belongs where it is: it was not tried in vain. But those who use it alike
+ * may not do so just now, by chance, and whoever holds it may ask as often as he likes: one scan in
+ * which it is so makes up for one in which it was tried.
+ */
+static void nuksm_belongs_here(struct ksm_stable_node *stable_node, u8 why, bool first)
+{
+	if (first && stable_node->vain)
+		stable_node->vain--;
+	if (why == NUKSM_IS_ALIKE && stable_node->vain)
+		nuksm_want_asked_as(stable_node, NUKSM_IS_ALIKE);
+}
+
 /* ksmd holds no page: where does the one that is to be asked belong now? */
 static void nuksm_place_asked(void)
 {
 	struct ksm_stable_node *stable_node = nuksm_asked;
-	bool was_moved, first;
 	unsigned long kpfn;
 	unsigned int cost;
 	int nid, wanted, err;
+	u8 why, again = NUKSM_ASK_AGAIN;
+	bool first;
 
 	nuksm_asked = NULL;
 	if (!stable_node)
@@ -445,7 +479,7 @@ static void nuksm_place_asked(void)
 		return;
 	}
 	nuksm_window(NUKSM_WINDOW_JOINED);
-	was_moved = READ_ONCE(stable_node->again) == NUKSM_WAS_MOVED;
+	why = READ_ONCE(stable_node->again);
 	/* Who moves the page from now on asks for it to be asked again */
 	smp_store_mb(stable_node->again, 0);
 	kpfn = READ_ONCE(stable_node->kpfn);
@@ -454,27 +488,34 @@ static void nuksm_place_asked(void)
 	/* By now it may be scan order that decides */
 	if (nuksm_ballot.placement == NUKSM_FIRST)
 		return;
-	nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_SCANNED,
-			    &wanted);
+	nid = pfn_to_nid(kpfn);
+	wanted = nid;
+	if (why != NUKSM_IS_ALIKE || !nuksm_stays_unused(nid))
+		nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_SCANNED,
+				    &wanted);
 	if (nid == NUMA_NO_NODE)
 		return;
+	/* Who holds it, or puts it back, does not keep it from those whom looks found */
+	if (why >= NUKSM_WAS_MOVED && nid == wanted && nid == pfn_to_nid(kpfn) &&
+	    nuksm_belongs_alike(stable_node, kpfn, &nid, &wanted))
+		again = NUKSM_IS_ALIKE;
 
 	if (first) {
 		stable_node->scan = nuksm_this_scan();
 		stable_node->moves = 0;
 	}
 	if (nid != wanted)
-		nuksm_want_asked(stable_node);
+		nuksm_want_asked_as(stable_node, again);
 	if (nid == pfn_to_nid(kpfn)) {
 		/* No room elsewhere: there will be none for the next sharer either */
 		if (nid != wanted && stable_node->moves)
 			stable_node->moves = NUKSM_MOST_MOVES;
-		stable_node->vain = 0;
+		nuksm_belongs_here(stable_node, why, first);
 		return;
 	}
 	/* Who makes it go to and fro gets no more of ksmd's time than this */
 	if (stable_node->moves == NUKSM_MOST_MOVES) {
-		nuksm_want_asked(stable_node);
+		nuksm_want_asked_as(stable_node, again);
 		return;
 	}
 	nuksm_window(NUKSM_WINDOW_MOVE);
@@ -483,10 +524,10 @@ static void nuksm_place_asked(void)
 		return;
 	stable_node->moves = min(stable_node->moves + cost, NUKSM_MOST_MOVES);
 	if (err)
-		nuksm_want_asked(stable_node);
-	else if (!was_moved)
+		nuksm_want_asked_as(stable_node, again);
+	else if (why != NUKSM_WAS_MOVED)
 		stable_node->vain = 0;
-	if (first && ((err && err != -EAGAIN) || was_moved))
+	if (first && ((err && err != -EAGAIN) || why == NUKSM_WAS_MOVED))
 		nuksm_in_vain(stable_node);
 }
 
