@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from nuksmlab.looks import SOON, look, look_until_seen, reading
 from nuksmlab.tenant import StartTenant, Tenant, lend
 
 MIB = 8
+NODES = 2
 # More than are asked each time that one joins.
 CROWD = 70
 SCANS = 3
@@ -86,6 +87,35 @@ def test_who_holds_pages_for_long_keeps_them_from_nobody(
     finally:
         os.close(pipe)
     assert all(tenant.bad_pages() == 0 for tenant in [*first, *last])
+
+
+@pytest.mark.slow
+def test_pages_are_not_given_up_without_end(
+    ksm: Ksm, start: StartTenant, tmp_path: Path
+) -> None:
+    """By one after the other, who go on having them: whoever paid for them pays on."""
+    ksm.write("look_cpu_permille", 1000)
+    ksm.set_speed(FAST)
+    holders = [start("holder-0", 0, mib=1)]
+    payer = start("payer", 1, mib=1)
+    pages = payer.equal_pages
+    unshared = []
+    with reading(payer), ExitStack() as pipes:
+        for number in range(NODES + 2):
+            holder = holders[-1]
+            ksm.merge((number + 2) * pages)
+            with reading(holder):
+                look_until_seen(ksm, SOON, 2 * pages)
+            pipe = lend(holder, tmp_path / f"pipe-{number}")
+            pipes.callback(os.close, pipe)
+            for _ in range(2 * SOON):
+                look(ksm)
+            ksm.wait_scans(MOST_VAIN + 4)
+            unshared.append(ksm.read("migrate_unshared"))
+            holders.append(start(f"holder-{number + 1}", 0, mib=1))
+    assert unshared[0] > 0
+    assert unshared[NODES - 1 :] == [unshared[NODES - 1]] * 3
+    assert all(tenant.bad_pages() == 0 for tenant in [*holders, payer])
 
 
 @pytest.mark.slow

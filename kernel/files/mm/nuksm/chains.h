@@ -2,7 +2,7 @@
 /*
  * nuKSM and KSM's chains, of pages with the same content: which of them somebody may share.
  *
- * Included by replicas.h. All of it runs under ksm_thread_mutex.
+ * Included by sharers.h and replicas.h. All of it runs under ksm_thread_mutex.
  */
 #ifndef _MM_NUKSM_CHAINS_H
 #define _MM_NUKSM_CHAINS_H
@@ -129,6 +129,46 @@ static struct ksm_stable_node *nuksm_dup_on(struct ksm_stable_node *chain, int n
 					    const struct ksm_stable_node *other)
 {
 	return nuksm_find_dup(chain, nuksm_is_near, other, nid);
+}
+
+/*
+ * Has somebody the page, though all have left it, or though it was given up? Whoever has paid for
+ * it goes on doing so. @dup may be gone then.
+ */
+static bool nuksm_is_left(struct ksm_stable_node *dup)
+{
+	struct folio *folio;
+
+	if (!hlist_empty(&dup->hlist))
+		return nuksm_is_given_up(dup);
+	folio = ksm_get_folio(dup, KSM_GET_FOLIO_NOLOCK);
+	if (!folio)
+		return false;
+	folio_put(folio);
+	return true;
+}
+
+/*
+ * Are as many pages of @chain left, besides @stable_node, as there are nodes? Then it is neither
+ * to be given up nor copied: who holds pages that others pay for would else have more and more.
+ */
+static bool nuksm_has_many_left(struct ksm_stable_node *chain,
+				const struct ksm_stable_node *stable_node)
+{
+	unsigned int nr = 0, nr_left = 0;
+	struct ksm_stable_node *dup;
+	struct hlist_node *next;
+
+	if (!chain)
+		return false;
+	hlist_for_each_entry_safe(dup, next, &chain->hlist, hlist_dup) {
+		if (nr++ == NUKSM_MOST_DUPS)
+			break;
+		/* @dup may be gone then, and the caller goes on with @stable_node */
+		if (dup != stable_node)
+			nr_left += nuksm_is_left(dup);
+	}
+	return nr_left >= num_online_nodes();
 }
 
 /* Is this a page on node @nid that nobody shares any more, though somebody may have it? */

@@ -167,13 +167,14 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 	if (strictly && nuksm_is_given_up(stable_node))
 		nuksm_want_asked(stable_node);
 	if (waits && !stable_node->replica &&
-	    READ_ONCE(stable_node->again) != NUKSM_IS_ALIKE)
+	    (nuksm_is_given_up(stable_node) ||
+	     READ_ONCE(stable_node->again) != NUKSM_IS_ALIKE))
 		return 0;
 	nuksm_ask_sharers(stable_node, strictly ? 1 : NUKSM_LATELY_LOOKS);
 	/* By now it may be scan order that decides */
 	if (nuksm_ballot.placement == NUKSM_FIRST)
 		return 0;
-	if (nuksm_tend(stable_node))
+	if (nuksm_tend(stable_node, waits))
 		return 1;
 	if (waits)
 		return 0;

@@ -339,8 +339,11 @@ bool nuksm_may_pay(struct mm_struct *mm, struct nuksm_payers *payers)
 bool nuksm_pays_for(struct mm_struct *mm, struct folio *folio)
 {
 	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(mm);
-	bool pays = memcg == folio_memcg(folio);
+	bool pays;
 
+	rcu_read_lock();
+	pays = memcg == folio_memcg(folio);
+	rcu_read_unlock();
 	mem_cgroup_put(memcg);
 	return pays;
 }

@@ -471,10 +471,8 @@ static int nuksm_share_again(struct ksm_stable_node *stable_node, struct ksm_sta
 		return -EINVAL;
 	nuksm_begin_replica(left, stable_node, chain);
 	n = nuksm_shift(stable_node, 0, left, nid);
-	if (n) {
-		nuksm_orphans -= min(nuksm_orphans, 1UL);
+	if (n > 0)
 		nuksm_ranking.rules.outranked -= min(nuksm_ranking.rules.outranked, 1UL);
-	}
 	return n;
 }
 
@@ -486,8 +484,8 @@ static int nuksm_share_again(struct ksm_stable_node *stable_node, struct ksm_sta
 static int nuksm_bring_near(struct ksm_stable_node *stable_node, struct ksm_stable_node **chain,
 			    int nid, struct mm_struct *payer)
 {
-	unsigned int nr_left = 0, most = 2 * num_online_nodes(), nr = 0;
 	struct ksm_stable_node *dup;
+	unsigned int nr = 0;
 	struct hlist_node *next;
 	int n;
 
@@ -498,9 +496,6 @@ static int nuksm_bring_near(struct ksm_stable_node *stable_node, struct ksm_stab
 		hlist_for_each_entry_safe(dup, next, &(*chain)->hlist, hlist_dup) {
 			if (nr++ == NUKSM_MOST_DUPS)
 				break;
-			if (!hlist_empty(&dup->hlist) && !nuksm_is_given_up(dup))
-				continue;
-			nr_left++;
 			if (!nuksm_is_left_on(dup, nid))
 				continue;
 			n = nuksm_share_again(stable_node, dup, *chain, nid, payer);
@@ -508,7 +503,9 @@ static int nuksm_bring_near(struct ksm_stable_node *stable_node, struct ksm_stab
 				return n;
 		}
 	}
-	return nr_left < most ? nuksm_replicate(stable_node, chain, nid, payer) : 0;
+	if (nuksm_has_many_left(*chain, stable_node))
+		return 0;
+	return nuksm_replicate(stable_node, chain, nid, payer);
 }
 
 /* Is one of those who share the page hot? */
@@ -674,10 +671,10 @@ static bool nuksm_spread(struct ksm_stable_node *stable_node,
 
 /*
  * The page was looked at, and the ballot has all who share it. Does it need replicas, or is
- * it one that nobody needs? Returns whether something was done for that; @stable_node may be
- * gone then.
+ * it one that nobody needs? @waits: for ksmd to move it, so that no replica is folded into it.
+ * Returns whether something was done for that; @stable_node may be gone then.
  */
-static bool nuksm_tend(struct ksm_stable_node *stable_node)
+static bool nuksm_tend(struct ksm_stable_node *stable_node, bool waits)
 {
 	int here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
 	bool hot = nuksm_ballot.hottest == NUKSM_TOUCHED;
@@ -706,7 +703,7 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node)
 	first = nuksm_rank(stable_node, here);
 	if (stable_node->replica)
 		done = nuksm_tend_replica(stable_node, chain, hot && !dear);
-	else if (!hot && by_heat && chain && chain->replica &&
+	else if (!hot && by_heat && chain && chain->replica && !waits &&
 		 nuksm_used_in_looks(stable_node, false, NUMA_NO_NODE) < NUKSM_LATELY_LOOKS)
 		done = nuksm_draw_in(stable_node, chain);
 	/* If nobody uses it here, it is to be moved first */

@@ -10,6 +10,7 @@
 
 #ifdef CONFIG_NUKSM_PLACEMENT
 
+#include "chains.h"
 #include "moving.h"
 #include "walks.h"
 
@@ -314,6 +315,19 @@ static void nuksm_let_go(struct ksm_stable_node *stable_node)
 }
 
 /*
+ * Not if many with the same content are held already: each is paid for by whoever paid for it, and
+ * the next one would be, too. In the order of contents these are not found: there it is given up
+ * if it is the only one.
+ */
+static bool nuksm_may_be_given_up(struct ksm_stable_node *stable_node)
+{
+	if (!is_stable_node_dup(stable_node))
+		return true;
+	return nuksm_by_checksum() &&
+	       !nuksm_has_many_left(nuksm_filed_as(stable_node), stable_node);
+}
+
+/*
  * The page was where it does not belong in one more scan, as it could not be moved,
  * or since somebody moves it all the time. Who keeps it there shall not keep it from
  * those who are elsewhere: at last they get pages of their own, which they may
@@ -321,6 +335,14 @@ static void nuksm_let_go(struct ksm_stable_node *stable_node)
  */
 static void nuksm_in_vain(struct ksm_stable_node *stable_node)
 {
+	/* Who made it dear to move may have been all who shared it: then it is gone */
+	if (hlist_empty(&stable_node->hlist))
+		return;
+	if (stable_node->vain == NUKSM_GIVEN_UP - 1 && !nuksm_may_be_given_up(stable_node)) {
+		/* It goes on being asked, once in a scan */
+		stable_node->moves = NUKSM_MOST_MOVES;
+		return;
+	}
 	stable_node->vain++;
 	if (nuksm_is_given_up(stable_node))
 		nuksm_let_go(stable_node);
