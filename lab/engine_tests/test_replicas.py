@@ -419,32 +419,6 @@ def test_a_copy_that_somebody_holds_is_not_made_again(
     model.check_intact(small_pair)
 
 
-def test_pages_that_others_had_keep_nobody_from_a_copy(
-    ksm: Ksm, start: StartTenant
-) -> None:
-    """They are free, and nothing has come by their nodes since."""
-    ksm.write("max_page_sharing", 2)
-    try:
-        pair = [start(f"vm-{node}", node, mib=1) for node in (0, 1)]
-        merge(ksm, pair)
-        others = [start(f"other-{number}", 0, mib=1) for number in range(8)]
-        merge(ksm, [*pair, *others])
-        dups = ksm.read("stable_node_dups")
-        for other in others:
-            other.quit()
-        ksm.wait_scans(2)
-        with reading(pair[0]), reading(pair[1]):
-            wait.until(
-                lambda: near(pair) >= pair[0].equal_pages - FEW,
-                lambda: f"{near(pair)} near, {ksm.replicas()}, {dups} dups",
-                poll=1,
-            )
-        model.check_intact(pair)
-    finally:
-        ksm.unmerge()
-        ksm.write("max_page_sharing", 256)
-
-
 @pytest.mark.slow
 def test_who_uses_pages_now_and_then_keeps_them_from_nobody(
     ksm: Ksm, pair: list[Tenant]
