@@ -292,11 +292,11 @@ static void nuksm_ask_again(struct ksm_stable_node *stable_node)
  */
 static void nuksm_let_go(struct ksm_stable_node *stable_node)
 {
-	int nid = pfn_to_nid(READ_ONCE(stable_node->kpfn));
 	struct folio *folio = nuksm_take_hold(stable_node);
 	struct ksm_rmap_item *sharer;
 	struct hlist_node *next;
 	bool stays = false;
+	int nid;
 
 	if (!folio)
 		return;
@@ -304,6 +304,8 @@ static void nuksm_let_go(struct ksm_stable_node *stable_node)
 		nuksm_want_asked(stable_node);
 		return;
 	}
+	/* Nobody moves it from now on */
+	nid = folio_nid(folio);
 	hlist_for_each_entry_safe(sharer, next, &stable_node->hlist, hlist) {
 		cond_resched();
 		if (sharer->home != nid &&
