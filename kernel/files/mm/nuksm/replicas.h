@@ -131,31 +131,33 @@ static bool nuksm_is_had(struct folio *folio, int refs)
 /*
  * Nobody shares @stable_node any more. Its page goes, unless somebody has it, perhaps a fork
  * that is unknown to ksmd yet. Its lock is held, and the caller has @refs references. Its chain
- * may be left with one page, or none.
+ * may be left with one page, or none. Returns whether @stable_node is gone.
  */
-static void nuksm_drop_unused(struct ksm_stable_node *stable_node,
+static bool nuksm_drop_unused(struct ksm_stable_node *stable_node,
 			      struct folio *folio, int refs)
 {
 	unsigned long orphans = nuksm_orphans;
 
 	if (nuksm_is_had(folio, refs)) {
 		nuksm_count_orphan(stable_node);
-		return;
+		return false;
 	}
 	folio_set_stable_node(folio, NULL);
 	remove_node_from_stable_tree(stable_node);
 	nuksm_orphans = orphans;
+	return true;
 }
 
 /* The same; the page's sharers have another one instead. */
 static void nuksm_drop_folded(struct ksm_stable_node *stable_node, struct folio *folio,
 			      int refs)
 {
-	if (stable_node->replica && !nuksm_is_had(folio, refs)) {
+	bool replica = stable_node->replica;
+
+	if (nuksm_drop_unused(stable_node, folio, refs) && replica) {
 		nuksm_count(&nuksm_replica_stats.folded, 1);
 		nuksm_count(&nuksm_node_counts[folio_nid(folio)].folded, 1);
 	}
-	nuksm_drop_unused(stable_node, folio, refs);
 }
 
 /*
