@@ -14,7 +14,14 @@ import pytest
 from nuksmlab import numa, policy, stress, wait
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm, process_stat
-from nuksmlab.looks import SOON, look, look_until_seen, reading, use_now_and_then
+from nuksmlab.looks import (
+    SOON,
+    look,
+    look_until_seen,
+    reading,
+    use_alike,
+    use_now_and_then,
+)
 from nuksmlab.tenant import StartTenant, Tenant, lend
 
 pytestmark = pytest.mark.needs(nodes=2)
@@ -143,13 +150,7 @@ def test_who_is_not_hot_has_his_part_of_pages_that_both_use_alike(
     """The other one is, and uses them no more often than he by now."""
     with reading(pair[0]):
         look_until_seen(ksm, SOON, PAGES)
-    for number in range(2 * SOON):
-        with ExitStack() as readers:
-            if number % 2 == 0:
-                readers.enter_context(reading(pair[1]))
-            if number % 4 == 0:
-                readers.enter_context(reading(pair[0]))
-            look(ksm)
+    use_alike(ksm, 2 * SOON, pair[1], pair[0])
     found = [pair[0].share_on(node) for node in (0, 1)]
     assert policy.off_by_more_than_chance(found, [0.5, 0.5], PAGES) is None
     model.check_intact(pair)
@@ -164,13 +165,7 @@ def test_who_holds_pages_keeps_them_from_nobody_who_uses_them_alike(
     with reading(holder):
         look_until_seen(ksm, SOON, holder.equal_pages)
     pipe = lend(holder, tmp_path / "pipe")
-    for number in range(3 * SOON):
-        with ExitStack() as readers:
-            if number % 2 == 0:
-                readers.enter_context(reading(other))
-            if number % 4 == 0:
-                readers.enter_context(reading(holder))
-            look(ksm)
+    use_alike(ksm, 3 * SOON, other, holder)
     found = [other.share_on(node) for node in (0, 1)]
     assert policy.off_by_more_than_chance(found, [0.5, 0.5], other.equal_pages) is None
     os.close(pipe)

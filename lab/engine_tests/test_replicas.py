@@ -16,7 +16,14 @@ from nuksmlab.area import child, equal_to
 from nuksmlab.domains import Group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import RARELY, Ksm, process_stat
-from nuksmlab.looks import SOON, look, look_until_seen, reading, use_now_and_then
+from nuksmlab.looks import (
+    SOON,
+    look,
+    look_until_seen,
+    reading,
+    use_alike,
+    use_now_and_then,
+)
 from nuksmlab.puppet import fork_and_wait, puppet
 from nuksmlab.replicas import count, wait_for
 from nuksmlab.tenant import Spec, StartTenant, Tenant, lend
@@ -384,13 +391,7 @@ def test_a_copy_keeps_no_page_from_who_uses_it_alike(
         assert first.share_on(0) == 1
         hot.command("churn read")
         wait_for(ksm, PAGES)
-    for turn in range(2 * SOON):
-        with ExitStack() as readers:
-            if turn % 2 == 0:
-                readers.enter_context(reading(alike))
-            if turn % 4 == 0:
-                readers.enter_context(reading(first))
-            look(ksm)
+    use_alike(ksm, 2 * SOON, alike, first)
     found = [alike.share_on(node) for node in (0, 2)]
     assert policy.off_by_more_than_chance(found, [0.5, 0.5], PAGES) is None
     assert hot.share_on(1) == 1

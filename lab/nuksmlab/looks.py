@@ -2,7 +2,7 @@
 """nuksmd's looks at merged pages, which tests wait for."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from nuksmlab import wait
 from nuksmlab.ksm import Ksm
@@ -26,6 +26,17 @@ def use_now_and_then(ksm: Ksm, tenant: Tenant, pages: int) -> None:
         with reading(tenant):
             look_until_seen(ksm, 1, pages)
         for _ in range(2):
+            look(ksm)
+
+
+def use_alike(ksm: Ksm, looks: int, more: Tenant, less: Tenant) -> None:
+    """One in half of the looks, the other one in a quarter: none of them is hot."""
+    for number in range(looks):
+        with ExitStack() as readers:
+            if number % 2 == 0:
+                readers.enter_context(reading(more))
+            if number % 4 == 0:
+                readers.enter_context(reading(less))
             look(ksm)
 
 
