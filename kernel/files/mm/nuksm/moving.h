@@ -187,9 +187,9 @@ static struct folio *nuksm_take_hold(struct ksm_stable_node *stable_node)
 
 /*
  * Moves the page. Returns 0 if it was moved; -ENOENT if it is gone, and @stable_node
- * with it; -EBUSY if somebody holds it, or the like; -EAGAIN if it was too dear, and
- * who made it so shares it no more; -ENOMEM or -EBUSY if he still does. *@cost: what that
- * took, in moves of pages whose mappings are easy to find.
+ * with it; -EBUSY if somebody holds it, or the like, or if all who shared it made it too dear,
+ * and do so no more; -ENOMEM or -EBUSY if one who does so still shares it. *@cost: what that took,
+ * in moves of pages whose mappings are easy to find.
  */
 static int nuksm_move(struct ksm_stable_node *stable_node, int nid, unsigned int *cost)
 {
@@ -210,12 +210,16 @@ static int nuksm_move(struct ksm_stable_node *stable_node, int nid, unsigned int
 	if (areas > NUKSM_MOST_AREAS) {
 		nuksm_unlock_areas(stable_node, NULL);
 		err = nuksm_unshare_dear(stable_node, NUKSM_MOST_AREAS);
-		if (err) {
+		if (err < 0) {
 			folio_put(folio);
-			return err > 0 ? -EAGAIN : err;
+			return err;
 		}
-		/* There are many sharers, none of whom has more than others, or had */
+		/* Who makes it dear anew in each scan keeps nobody else from having it moved */
 		err = -EBUSY;
+		if (hlist_empty(&stable_node->hlist)) {
+			folio_put(folio);
+			return err;
+		}
 		if (nuksm_lock_at_most(stable_node,
 				       max(NUKSM_MOST_AREAS,
 					   NUKSM_FEW_AREAS * stable_node->rmap_hlist_len)))

@@ -551,7 +551,7 @@ static void nuksm_place_asked(void)
 		nuksm_want_asked_as(stable_node, again);
 	else if (why != NUKSM_WAS_MOVED)
 		stable_node->vain = 0;
-	if (first && ((err && err != -EAGAIN) || why == NUKSM_WAS_MOVED))
+	if (first && (err || why == NUKSM_WAS_MOVED))
 		nuksm_in_vain(stable_node);
 }
 
