@@ -104,6 +104,9 @@ static inline void nuksm_count(unsigned long *counter, unsigned long n)
 	WRITE_ONCE(*counter, *counter + n);
 }
 
+/* Of more pages with the same content the others are not looked for: that takes too long. */
+#define NUKSM_MOST_DUPS		64
+
 /* Does anybody but its mappings hold the page, and the caller, who has so many references? */
 static inline bool nuksm_is_held_besides(struct folio *folio, int refs)
 {
