@@ -16,6 +16,7 @@ from nuksmlab import numa, policy, processes, stress, wait
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import FAST, Ksm, process_stat
 from nuksmlab.looks import SOON, look, look_until_seen, reading
+from nuksmlab.replicas import count
 from nuksmlab.tenant import StartTenant, Tenant, lend
 
 MIB = 8
@@ -89,32 +90,68 @@ def test_who_holds_pages_for_long_keeps_them_from_nobody(
     assert all(tenant.bad_pages() == 0 for tenant in [*first, *last])
 
 
+@contextmanager
+def held_by_turns(
+    ksm: Ksm, start: StartTenant, payer: Tenant, pipes: Path
+) -> Iterator[tuple[list[Tenant], Callable[[], None]]]:
+    """Holders, of whom the last holds nothing yet, and what to call for a turn.
+
+    In it the last one has the pages of all follow him, and holds them for long.
+    """
+    ksm.write("look_cpu_permille", 1000)
+    ksm.set_speed(FAST)
+    pages = payer.equal_pages
+    holders = [start("holder-0", 0, mib=1)]
+    with ExitStack() as held:
+
+        def turn() -> None:
+            number = len(holders)
+            ksm.merge((number + 1) * pages)
+            with reading(payer):
+                with reading(holders[-1]):
+                    look_until_seen(ksm, SOON, 2 * pages)
+                held.callback(os.close, lend(holders[-1], pipes / f"pipe-{number}"))
+                for _ in range(2 * SOON):
+                    look(ksm)
+                ksm.wait_scans(MOST_VAIN + 4)
+            holders.append(start(f"holder-{number}", 0, mib=1))
+
+        yield holders, turn
+
+
 @pytest.mark.slow
 def test_pages_are_not_given_up_without_end(
     ksm: Ksm, start: StartTenant, tmp_path: Path
 ) -> None:
     """By one after the other, who go on having them: whoever paid for them pays on."""
-    ksm.write("look_cpu_permille", 1000)
-    ksm.set_speed(FAST)
-    holders = [start("holder-0", 0, mib=1)]
     payer = start("payer", 1, mib=1)
-    pages = payer.equal_pages
     unshared = []
-    with reading(payer), ExitStack() as pipes:
-        for number in range(NODES + 2):
-            holder = holders[-1]
-            ksm.merge((number + 2) * pages)
-            with reading(holder):
-                look_until_seen(ksm, SOON, 2 * pages)
-            pipe = lend(holder, tmp_path / f"pipe-{number}")
-            pipes.callback(os.close, pipe)
-            for _ in range(2 * SOON):
-                look(ksm)
-            ksm.wait_scans(MOST_VAIN + 4)
+    with held_by_turns(ksm, start, payer, tmp_path) as (holders, turn):
+        for _ in range(NODES + 2):
+            turn()
             unshared.append(ksm.read("migrate_unshared"))
-            holders.append(start(f"holder-{number + 1}", 0, mib=1))
     assert unshared[0] > 0
     assert unshared[NODES - 1 :] == [unshared[NODES - 1]] * 3
+    assert all(tenant.bad_pages() == 0 for tenant in [*holders, payer])
+
+
+@pytest.mark.slow
+def test_pages_that_were_given_up_keep_no_copies_from_others_for_good(
+    ksm: Ksm, start: StartTenant, tmp_path: Path
+) -> None:
+    """But as long as they are held: whoever paid for them might pay again."""
+    ksm.write("replica_percent", 0)
+    payer = start("payer", 1, mib=1)
+    with held_by_turns(ksm, start, payer, tmp_path) as (holders, turn):
+        for _ in range(NODES):
+            turn()
+        ksm.merge((NODES + 2) * payer.equal_pages)
+        ksm.write("replica_percent", 100)
+        with reading(payer), reading(holders[-1]):
+            look_until_seen(ksm, SOON, 2 * payer.equal_pages)
+            assert count(ksm) == 0
+    with reading(payer), reading(holders[-1]):
+        wait.until(lambda: count(ksm) > 0, lambda: f"copies; {ksm.counters()}")
     assert all(tenant.bad_pages() == 0 for tenant in [*holders, payer])
 
 
@@ -191,6 +228,24 @@ def test_who_is_long_to_find_keeps_no_pages(
     check(last, [weight, 1 - weight])
     assert (ksm.read("migrate_unshared") > before) == (areas > MOST_AREAS)
     assert all(tenant.bad_pages() == 0 for tenant in [*first, last])
+
+
+@pytest.mark.slow
+def test_pages_do_not_go_to_who_is_too_long_to_find(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """He gets pages of his own: nobody would have those near."""
+    ksm.write("look_cpu_permille", 0)
+    ksm.write("smart_scan", 0)  # he joins again in the next scan but one
+    first = [start("vm-0", 0, mib=1), start("vm-1", 0, mib=1)]
+    merge(ksm, first)
+    last = start("vm-2", 1, mib=1)
+    last.command(f"stack {MOST_AREAS + 1}")
+    for _ in range(2 * SCANS):
+        ksm.scan_once()
+        assert [tenant.share_on(0) for tenant in first] == [1, 1]
+    assert ksm.read("migrate_unshared") > 0
+    model.check_intact([*first, last])
 
 
 @pytest.fixture

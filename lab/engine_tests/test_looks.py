@@ -172,6 +172,30 @@ def test_who_holds_pages_keeps_them_from_nobody_who_uses_them_alike(
     model.check_intact(small_pair)
 
 
+@pytest.mark.slow
+def test_who_holds_pages_keeps_them_no_longer_by_using_them_more_for_once(
+    ksm: Ksm, small_pair: list[Tenant], tmp_path: Path
+) -> None:
+    """In one scan; in two before it, and in two after it, both use them alike."""
+    holder, other = small_pair
+    with reading(holder):
+        look_until_seen(ksm, SOON, holder.equal_pages)
+    ksm.scan_once()
+    pipe = lend(holder, tmp_path / "pipe")
+    for scans in (2, 1, 2):
+        if scans == 1:
+            with reading(holder):
+                look_until_seen(ksm, SOON, holder.equal_pages)
+        else:
+            use_alike(ksm, 2 * SOON, other, holder)
+        for _ in range(scans):
+            ksm.scan_once()
+    found = [other.share_on(node) for node in (0, 1)]
+    assert policy.off_by_more_than_chance(found, [0.5, 0.5], other.equal_pages) is None
+    os.close(pipe)
+    model.check_intact(small_pair)
+
+
 @contextmanager
 def used_now_and_then(ksm: Ksm, tenant: Tenant, pages: int) -> Iterator[None]:
     """All the time, beside what others do; see use_now_and_then()."""

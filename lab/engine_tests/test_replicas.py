@@ -420,6 +420,31 @@ def test_a_copy_that_somebody_holds_is_not_made_again(
     model.check_intact(small_pair)
 
 
+def test_who_did_not_pay_for_a_copy_that_somebody_holds_pays_for_another(
+    ksm: Ksm, small_pair: list[Tenant], tmp_path: Path
+) -> None:
+    """And who paid, and left, does not pay for what he uses."""
+    first, holder = small_pair
+    pages = first.equal_pages
+    with reading(first), reading(holder):
+        wait_for(ksm, pages)
+    pipe = lend(holder, tmp_path / "pipe")
+    wait_for(ksm, 0)
+    cgroup = stress.Cgroup("newcomer")
+    try:
+        newcomer = Tenant(Spec("newcomer", 1, mib=1, seed=3), cgroup.prefix())
+        merge(ksm, [first, holder, newcomer])
+        holder.quit()
+        made = ksm.read("replicas_made")
+        with reading(first), reading(newcomer):
+            wait_for(ksm, pages)
+        assert ksm.read("replicas_made") == made + pages
+        model.check_intact([first, newcomer])
+    finally:
+        cgroup.end()
+        os.close(pipe)
+
+
 @pytest.mark.slow
 def test_who_uses_pages_now_and_then_keeps_them_from_nobody(
     ksm: Ksm, pair: list[Tenant]

@@ -7,9 +7,6 @@
 #ifndef _MM_NUKSM_CHAINS_H
 #define _MM_NUKSM_CHAINS_H
 
-/* Of more pages with the same content the others are not looked for: that takes too long. */
-#define NUKSM_MOST_DUPS		64
-
 static struct rb_root *nuksm_root_of(const struct ksm_stable_node *stable_node)
 {
 	return root_stable_tree + nuksm_root(NUMA(stable_node->nid),
@@ -139,6 +136,9 @@ static bool nuksm_is_left(struct ksm_stable_node *dup)
 {
 	struct folio *folio;
 
+	/* Nobody pays for that, and it never goes */
+	if (!nuksm_is_sound(dup))
+		return false;
 	if (!hlist_empty(&dup->hlist))
 		return nuksm_is_given_up(dup);
 	folio = ksm_get_folio(dup, KSM_GET_FOLIO_NOLOCK);

@@ -135,6 +135,45 @@ static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stal
 	return n;
 }
 
+/* Looks at what was given up and is not held any more until it is reinstated, on average. */
+#define NUKSM_REINSTATED_IN	32
+
+/*
+ * A page that was given up is one as any other again once nobody holds it any more: else those
+ * of a content that may be given up at all, see nuksm_has_many_left(), would be used up for good.
+ * By chance, so that nobody foresees when, and seldom: its sharers do not come and go all the time.
+ * Who was elsewhere has another page by now, into which it is folded if that has room for all, as
+ * replicas are. Returns whether it is, or -ENOENT: @stable_node is gone.
+ */
+static int nuksm_reinstate(struct ksm_stable_node *stable_node)
+{
+	struct ksm_stable_node *chain = NULL;
+	struct folio *folio;
+	bool held;
+
+	if (get_random_u32_below(NUKSM_REINSTATED_IN))
+		return false;
+	if (is_stable_node_dup(stable_node)) {
+		chain = nuksm_by_checksum() ? nuksm_filed_as(stable_node) : NULL;
+		if (!chain)
+			return false;
+	}
+	folio = nuksm_take_hold(stable_node);
+	if (!folio)
+		return -ENOENT;
+	if (IS_ERR(folio))
+		return false;
+	held = nuksm_is_held(folio);
+	folio_put(folio);
+	if (held)
+		return false;
+	stable_node->vain = 0;
+	WRITE_ONCE(stable_node->again, 0);
+	if (chain)
+		chain->replica = true;
+	return true;
+}
+
 /*
  * The page was looked at: does it belong where it is? One that nobody uses stays on any
  * node of its sharers, unless it is asked @strictly; if there is no room then, ksmd asks
@@ -162,6 +201,8 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 	unsigned int elsewhere, says, cost;
 	bool waits, alike;
 
+	if (nuksm_is_given_up(stable_node) && nuksm_reinstate(stable_node) == -ENOENT)
+		return 0;
 	waits = READ_ONCE(stable_node->again) || nuksm_is_given_up(stable_node);
 	/* ksmd gives those who are elsewhere now pages of their own */
 	if (strictly && nuksm_is_given_up(stable_node))

@@ -169,6 +169,18 @@ static int nuksm_unshare_dear(struct ksm_stable_node *stable_node, unsigned int 
 	return failed ?: unshared;
 }
 
+static bool nuksm_has_sharer_on(const struct ksm_stable_node *stable_node, int nid)
+{
+	const struct ksm_rmap_item *sharer;
+
+	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
+		if (sharer->home == nid)
+			return true;
+		cond_resched();
+	}
+	return false;
+}
+
 /*
  * Takes hold of a merged page: it can neither be moved by others nor go away, and
  * @stable_node stays. Those who are about to move it have its lock, and do not look
@@ -186,10 +198,10 @@ static struct folio *nuksm_take_hold(struct ksm_stable_node *stable_node)
 }
 
 /*
- * Moves the page. Returns 0 if it was moved; -ENOENT if it is gone, and @stable_node
- * with it; -EBUSY if somebody holds it, or the like, or if all who shared it made it too dear,
- * and do so no more; -ENOMEM or -EBUSY if one who does so still shares it. *@cost: what that took,
- * in moves of pages whose mappings are easy to find.
+ * Moves the page. Returns 0 if it was moved; -ENOENT if it is gone, and @stable_node with it;
+ * -EBUSY if somebody holds it, or the like; -EAGAIN if it was too dear, and who made it so shares
+ * it no more, and nobody else on node @nid; -ENOMEM or -EBUSY if he still does. *@cost: what that
+ * took, in moves of pages whose mappings are easy to find.
  */
 static int nuksm_move(struct ksm_stable_node *stable_node, int nid, unsigned int *cost)
 {
@@ -210,16 +222,12 @@ static int nuksm_move(struct ksm_stable_node *stable_node, int nid, unsigned int
 	if (areas > NUKSM_MOST_AREAS) {
 		nuksm_unlock_areas(stable_node, NULL);
 		err = nuksm_unshare_dear(stable_node, NUKSM_MOST_AREAS);
-		if (err < 0) {
+		if (err < 0 || (err && !nuksm_has_sharer_on(stable_node, nid))) {
 			folio_put(folio);
-			return err;
+			return err < 0 ? err : -EAGAIN;
 		}
 		/* Who makes it dear anew in each scan keeps nobody else from having it moved */
 		err = -EBUSY;
-		if (hlist_empty(&stable_node->hlist)) {
-			folio_put(folio);
-			return err;
-		}
 		if (nuksm_lock_at_most(stable_node,
 				       max(NUKSM_MOST_AREAS,
 					   NUKSM_FEW_AREAS * stable_node->rmap_hlist_len)))

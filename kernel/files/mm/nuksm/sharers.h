@@ -477,7 +477,7 @@ static void nuksm_belongs_here(struct ksm_stable_node *stable_node, u8 why, bool
 {
 	if (first && stable_node->vain)
 		stable_node->vain--;
-	if (why == NUKSM_IS_ALIKE && stable_node->vain)
+	if (why == NUKSM_IS_ALIKE && (stable_node->vain || !first))
 		nuksm_want_asked_as(stable_node, NUKSM_IS_ALIKE);
 }
 
@@ -531,9 +531,13 @@ static void nuksm_place_asked(void)
 	if (nid != wanted)
 		nuksm_want_asked_as(stable_node, again);
 	if (nid == pfn_to_nid(kpfn)) {
-		/* No room elsewhere: there will be none for the next sharer either */
-		if (nid != wanted && stable_node->moves)
-			stable_node->moves = NUKSM_MOST_MOVES;
+		/*
+		 * No room elsewhere: there will be none for the next sharer either. And what is
+		 * asked as each of its sharers comes by is not asked without end.
+		 */
+		if (stable_node->moves)
+			stable_node->moves = nid != wanted ?
+				NUKSM_MOST_MOVES : min(stable_node->moves + 1, NUKSM_MOST_MOVES);
 		nuksm_belongs_here(stable_node, why, first);
 		return;
 	}
@@ -551,7 +555,7 @@ static void nuksm_place_asked(void)
 		nuksm_want_asked_as(stable_node, again);
 	else if (why != NUKSM_WAS_MOVED)
 		stable_node->vain = 0;
-	if (first && (err || why == NUKSM_WAS_MOVED))
+	if (first && ((err && err != -EAGAIN) || why == NUKSM_WAS_MOVED))
 		nuksm_in_vain(stable_node);
 }
 
