@@ -41,7 +41,8 @@ INTRODUCTION = [
     "ten of them on hot pages, where there are any. Just merged, a page is where those "
     "are who were seen to use it since ksmd came by before, which may be one of two. "
     "Looks then see both, and it goes where its lot says: after "
-    f"{plan.LOOKS[NUKSM]} of them it has to be fair.",
+    f"{plan.LOOKS[NUKSM]} of them it has to be fair. Looks may take a whole CPU here, "
+    "not 0.5 % of one as by default: what emulated CPUs do in that would take hours.",
     "The last rows are of memory in huge pages, as hosts have it that are not told "
     "otherwise: ksmd splits them, and khugepaged makes new ones meanwhile, where less "
     "than half of one is merged.",

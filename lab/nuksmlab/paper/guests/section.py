@@ -60,5 +60,11 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
         ],
         [Picture("guests-run-time", "Guests: run times (modelled)", draw)],
         [answers(results), counted(results), *checks(several)],
-        claims(groups, several, hardware, "In virtual machines: "),
+        claims(
+            groups,
+            several,
+            hardware,
+            "In virtual machines: ",
+            "by KSM's counters; free memory is in the table",
+        ),
     )

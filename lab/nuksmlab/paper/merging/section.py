@@ -33,7 +33,9 @@ INTRODUCTION = [
     "compared with the published ones, those of the two indexes can.",
     "A rate is what was merged, by ksmd's CPU time (which the host counts) in the "
     "passes that merge. As in the mail, a pass that only notes checksums of new pages "
-    "is not one of them; CPU time is shown of all passes, too.",
+    "is not one of them; CPU time is shown of all passes, too: ours looks for new "
+    "pages in the first one already. The index by content is this kernel's, told to do "
+    "as stock does, and up to a quarter slower than the unpatched one's (make bench).",
     "Images of guests are what their memory was in a moment: Debian's kernel and a "
     "small Debian, which has read its files and written random data. Each is held by a "
     "process, and merged at native speed when those before it are. Most of a guest's "
