@@ -148,10 +148,16 @@ def test_pages_that_were_given_up_keep_no_copies_from_others_for_good(
         ksm.merge((NODES + 2) * payer.equal_pages)
         ksm.write("replica_percent", 100)
         with reading(payer), reading(holders[-1]):
-            look_until_seen(ksm, SOON, 2 * payer.equal_pages)
-            assert count(ksm) == 0
+            look_until_seen(ksm, 2 * SOON, 2 * payer.equal_pages)
+        # Others belong where they were held, and were not given up
+        copies = count(ksm)
+    missing = payer.equal_pages - copies
+    assert missing > 0
     with reading(payer), reading(holders[-1]):
-        wait.until(lambda: count(ksm) > 0, lambda: f"copies; {ksm.counters()}")
+        wait.until(
+            lambda: count(ksm) >= copies + missing / 2,
+            lambda: f"half of {missing} copies more than {copies}; {ksm.replicas()}",
+        )
     assert all(tenant.bad_pages() == 0 for tenant in [*holders, payer])
 
 
