@@ -53,11 +53,13 @@ static bool nuksm_is_filed_as(struct ksm_stable_node *tree_node,
 }
 
 /*
- * What a tree has of a page: itself, or the chain of a dup, which does not know it; or NULL if that
- * is too long, or behind too many others of its checksum, which somebody has made. These are beside
- * each other in their tree.
+ * The first of what a tree has of a page's checksum that @suits: of so many, as somebody may have
+ * made others. These are beside each other in their tree.
  */
-static struct ksm_stable_node *nuksm_filed_as(struct ksm_stable_node *stable_node)
+static struct ksm_stable_node *
+nuksm_find_filed(struct ksm_stable_node *stable_node,
+		 bool (*suits)(struct ksm_stable_node *tree_node,
+			       struct ksm_stable_node *stable_node))
 {
 	struct rb_node *node = nuksm_root_of(stable_node)->rb_node, *first = NULL;
 	struct ksm_stable_node *tree_node;
@@ -74,10 +76,19 @@ static struct ksm_stable_node *nuksm_filed_as(struct ksm_stable_node *stable_nod
 		tree_node = rb_entry(node, struct ksm_stable_node, node);
 		if (tree_node->checksum != stable_node->checksum)
 			break;
-		if (nuksm_is_filed_as(tree_node, stable_node))
+		if (suits(tree_node, stable_node))
 			return tree_node;
 	}
 	return NULL;
+}
+
+/*
+ * What a tree has of a page: itself, or the chain of a dup, which does not know it; or NULL if that
+ * is too long, or behind too many others.
+ */
+static struct ksm_stable_node *nuksm_filed_as(struct ksm_stable_node *stable_node)
+{
+	return nuksm_find_filed(stable_node, nuksm_is_filed_as);
 }
 
 /* A chain of one page is none, nor is one of no page. It is below @root. */
@@ -153,13 +164,13 @@ static bool nuksm_is_left(struct ksm_stable_node *dup)
  * to be given up nor copied: who holds pages that others pay for would else have more and more.
  */
 static bool nuksm_has_many_left(struct ksm_stable_node *chain,
-				const struct ksm_stable_node *stable_node)
+				struct ksm_stable_node *stable_node)
 {
 	unsigned int nr = 0, nr_left = 0;
 	struct ksm_stable_node *dup;
 	struct hlist_node *next;
 
-	if (!chain)
+	if (!chain || !is_stable_node_chain(chain))
 		return false;
 	hlist_for_each_entry_safe(dup, next, &chain->hlist, hlist_dup) {
 		if (nr++ == NUKSM_MOST_DUPS)

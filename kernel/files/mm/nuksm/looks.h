@@ -109,14 +109,27 @@ static bool nuksm_next_process(struct nuksm_looks *at)
 }
 
 /*
+ * Nobody waits for the mmap_lock of a process. Others have it for a moment, who read what /proc has
+ * of it, while it waits for it itself: that says nothing. But who keeps it for so many parts of
+ * looks in a row, of which each look has two for some mappings, does so at his own cost: his pages
+ * are not used then.
+ */
+#define NUKSM_MOST_UNSEEN	16
+
+static bool nuksm_is_unseen(struct mm_struct *mm, bool locked)
+{
+	mm->nuksm.unseen = locked ? 0 : min(mm->nuksm.unseen + 1, NUKSM_MOST_UNSEEN);
+	return !locked && mm->nuksm.unseen < NUKSM_MOST_UNSEEN;
+}
+
+/*
  * Clears the bits of some mappings of one process, and goes on to what is behind them.
  * *@stale: the address of one whose bit was set, and flags.
  */
 static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stale)
 {
 	struct mm_struct *mm = at->mm;
-	/* Not waited for: who keeps it, does so at his own cost */
-	bool locked = mmap_read_trylock(mm);
+	bool locked = mmap_read_trylock(mm), unseen = nuksm_is_unseen(mm, locked);
 	unsigned int n;
 
 	migrate_disable();
@@ -125,7 +138,7 @@ static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stal
 
 		at->item = item->rmap_list;
 		prefetch(at->item);
-		if ((item->address & STABLE_FLAG) && nuksm_begin_look(item, locked))
+		if ((item->address & STABLE_FLAG) && nuksm_begin_look(item, locked, unseen))
 			*stale = item->address;
 	}
 	lru_add_drain(); /* what waits to be promoted is held, and not moved */
@@ -274,7 +287,7 @@ static bool nuksm_look_is_over(const struct nuksm_looks *at)
 static unsigned int nuksm_end_some(struct nuksm_looks *at)
 {
 	struct mm_struct *mm = at->mm;
-	bool locked = mmap_read_trylock(mm);
+	bool locked = mmap_read_trylock(mm), unseen = nuksm_is_unseen(mm, locked);
 	struct nuksm_question question;
 	unsigned int n, i;
 
@@ -285,7 +298,7 @@ static unsigned int nuksm_end_some(struct nuksm_looks *at)
 		at->item = item->rmap_list;
 		prefetch(at->item);
 		if ((item->address & STABLE_FLAG) &&
-		    nuksm_end_look(item, locked, &question))
+		    nuksm_end_look(item, locked, unseen, &question))
 			nuksm_add_question(question);
 	}
 	if (locked)

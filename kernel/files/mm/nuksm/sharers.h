@@ -318,15 +318,14 @@ static void nuksm_let_go(struct ksm_stable_node *stable_node)
 
 /*
  * Not if many with the same content are held already: each is paid for by whoever paid for it, and
- * the next one would be, too. In the order of contents these are not found: there it is given up
- * if it is the only one.
+ * the next one would be, too. They may be so many that its own chain is not found by it. In the
+ * order of contents these are not found at all: there it is given up if it is the only one.
  */
 static bool nuksm_may_be_given_up(struct ksm_stable_node *stable_node)
 {
 	if (!is_stable_node_dup(stable_node))
 		return true;
-	return nuksm_by_checksum() &&
-	       !nuksm_has_many_left(nuksm_filed_as(stable_node), stable_node);
+	return nuksm_by_checksum() && !nuksm_find_filed(stable_node, nuksm_has_many_left);
 }
 
 /*

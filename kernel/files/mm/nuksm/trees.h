@@ -74,8 +74,16 @@ static unsigned int nuksm_next_unstable(unsigned int tree)
 	return next;
 }
 
-/* The trees are pruned when one in so many of their pages may be gone. */
+/*
+ * The trees are pruned when one in so many of their pages may be gone; and not in so many scans, if
+ * most of those were there the last time, as somebody holds them.
+ */
 #define NUKSM_ORPHANS	16
+
+static bool nuksm_has_orphans(void)
+{
+	return nuksm_orphans > ksm_pages_shared / NUKSM_ORPHANS;
+}
 
 /*
  * Drops stable nodes whose pages are gone. In the order of contents each walk
@@ -86,10 +94,11 @@ static unsigned int nuksm_next_unstable(unsigned int tree)
  */
 static void nuksm_prune_stable_trees(void)
 {
+	static unsigned int waits;
 	unsigned int tree;
 
-	if (!nuksm_by_checksum() ||
-	    nuksm_orphans <= ksm_pages_shared / NUKSM_ORPHANS)
+	waits -= !!waits;
+	if (waits || !nuksm_by_checksum() || !nuksm_has_orphans())
 		return;
 	nuksm_orphans = 0;
 
@@ -115,6 +124,8 @@ static void nuksm_prune_stable_trees(void)
 		if (nuksm_used_roots && RB_EMPTY_ROOT(root))
 			__clear_bit(tree, nuksm_used_roots);
 	}
+	if (nuksm_has_orphans())
+		waits = NUKSM_ORPHANS;
 }
 
 /*
