@@ -3,6 +3,7 @@
 or from being moved, keeps it for a while only.
 """
 
+import mmap
 import os
 import signal
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import numa, policy, processes, stress, wait
+from nuksmlab.area import equal_to, held_by_a_pipe, offered
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import FAST, Ksm, process_stat
 from nuksmlab.looks import SOON, look, look_until_seen, reading
@@ -32,6 +34,8 @@ RESTING = {"sleep_millisecs": 600_000}
 SPLIT_AREAS = 20_000
 # Of all sharers of a page; who has more than his part gets a page of his own.
 MOST_AREAS = 4096
+# Pages of one content that are looked at.
+MOST_DUPS = 64
 
 pytestmark = pytest.mark.needs(nodes=2)
 
@@ -92,16 +96,17 @@ def test_who_holds_pages_for_long_keeps_them_from_nobody(
 
 @contextmanager
 def held_by_turns(
-    ksm: Ksm, start: StartTenant, payer: Tenant, pipes: Path
+    ksm: Ksm, start: StartTenant, payer: Tenant, pipes: Path, **shares: int
 ) -> Iterator[tuple[list[Tenant], Callable[[], None]]]:
     """Holders, of whom the last holds nothing yet, and what to call for a turn.
 
-    In it the last one has the pages of all follow him, and holds them for long.
+    In it the last one has the pages of all follow him, and holds them for long. They
+    have the same `shares` of their memory equal, or private, as the payer.
     """
     ksm.write("look_cpu_permille", 1000)
     ksm.set_speed(FAST)
     pages = payer.equal_pages
-    holders = [start("holder-0", 0, mib=1)]
+    holders = [start("holder-0", 0, mib=1, **shares)]
     with ExitStack() as held:
 
         def turn() -> None:
@@ -114,7 +119,7 @@ def held_by_turns(
                 for _ in range(2 * SOON):
                     look(ksm)
                 ksm.wait_scans(MOST_VAIN + 4)
-            holders.append(start(f"holder-{number}", 0, mib=1))
+            holders.append(start(f"holder-{number}", 0, mib=1, **shares))
 
         yield holders, turn
 
@@ -133,6 +138,53 @@ def test_pages_are_not_given_up_without_end(
     assert unshared[0] > 0
     assert unshared[NODES - 1 :] == [unshared[NODES - 1]] * 3
     assert all(tenant.bad_pages() == 0 for tenant in [*holders, payer])
+
+
+@contextmanager
+def left_behind(ksm: Ksm, payer: Tenant) -> Iterator[None]:
+    """Of each of the payer's contents many pages that all have left, but a pipe has.
+
+    Those that the payer shares with one more are full meanwhile.
+    """
+    once = equal_to(payer)
+    contents, sharers = once[:], ksm.read("max_page_sharing")
+    once.close()
+    full = offered((sharers - 2) * contents)
+    ksm.wait_scans(4)
+    area = offered((MOST_DUPS + 2) * sharers * contents)
+    ksm.wait_scans(4)
+    with held_by_a_pipe(area, len(area) // mmap.PAGESIZE):
+        area.madvise(mmap.MADV_DONTNEED)
+        ksm.wait_scans(2)
+        yield
+    area.close()
+    full.close()
+
+
+@pytest.mark.slow
+def test_what_is_held_and_left_hides_no_pages_that_were_given_up(
+    ksm: Ksm, start: StartTenant, tmp_path: Path
+) -> None:
+    """It is filed in front of them, if what others share is full."""
+    few = {"equal": 4, "private": 96}
+    before = ksm.read("max_page_sharing")
+    ksm.write("max_page_sharing", 2 * (NODES + 2))
+    try:
+        payer = start("payer", 1, mib=1, **few)
+        with held_by_turns(ksm, start, payer, tmp_path, **few) as (holders, turn):
+            for _ in range(NODES):
+                turn()
+            ksm.merge((NODES + 2) * payer.equal_pages)
+            given_up = ksm.read("migrate_unshared")
+            assert given_up > 0
+            with left_behind(ksm, payer):
+                assert ksm.read("stable_node_dups") > MOST_DUPS
+                turn()
+            assert ksm.read("migrate_unshared") == given_up
+        assert all(tenant.bad_pages() == 0 for tenant in [*holders, payer])
+    finally:
+        ksm.unmerge()
+        ksm.write("max_page_sharing", before)
 
 
 @pytest.mark.slow

@@ -329,16 +329,3 @@ def test_unknown_placements_are_refused(ksm: Ksm, value: str) -> None:
     with pytest.raises(OSError, match="Invalid"):
         ksm.write_text("placement", value)
     assert ksm.read_text("placement") == before == "first [fair] priority"
-
-
-@pytest.mark.needs(nodes=2)
-def test_what_is_merged_is_free(ksm: Ksm, start: StartTenant) -> None:
-    """As the machine counts it, not KSM, whose own books take some of it."""
-    tenants = [start(f"vm-{number}", 0, mib=4 * MIB) for number in range(2)]
-    before = numa.free_mib(0)
-    merge(ksm, tenants)
-    saved_mib = tenants[0].equal_pages // 256
-    wait.until(
-        lambda: numa.free_mib(0) >= before + 0.75 * saved_mib,
-        lambda: f"{saved_mib} MiB: {before} were free, {numa.free_mib(0)} are",
-    )

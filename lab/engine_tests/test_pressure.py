@@ -56,6 +56,8 @@ LENGTH_OF_LISTS = Path("/proc/sys/vm/percpu_pagelist_high_fraction")
 SHORTEST = 1 << 20
 LISTED = 600
 
+MERGED_MIB = 32
+
 
 @pytest.fixture(autouse=True)
 def short_lists() -> Iterator[None]:
@@ -309,3 +311,15 @@ def test_who_takes_long_to_fold_keeps_no_others_from_who_would_be_killed(
     print(of_dear, of_cheap)
     assert of_dear > 0
     assert of_cheap <= of_dear / 4
+
+
+def test_what_is_merged_is_free(ksm: Ksm, start: StartTenant) -> None:
+    """As the machine counts it, not KSM, whose own books take some of it."""
+    tenants = [start(f"vm-{number}", 0, mib=MERGED_MIB) for number in range(2)]
+    before = numa.free_mib(0)
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    saved_mib = tenants[0].equal_pages // 256
+    wait.until(
+        lambda: numa.free_mib(0) >= before + 0.75 * saved_mib,
+        lambda: f"{saved_mib} MiB: {before} were free, {numa.free_mib(0)} are",
+    )
