@@ -80,11 +80,6 @@ static unsigned int nuksm_next_unstable(unsigned int tree)
  */
 #define NUKSM_ORPHANS	16
 
-static bool nuksm_has_orphans(void)
-{
-	return nuksm_orphans > ksm_pages_shared / NUKSM_ORPHANS;
-}
-
 /*
  * Drops stable nodes whose pages are gone. In the order of contents each walk
  * looks at the pages it passes and so notices; in the order of checksums it
@@ -95,10 +90,12 @@ static bool nuksm_has_orphans(void)
 static void nuksm_prune_stable_trees(void)
 {
 	static unsigned int waits;
+	unsigned long sought = nuksm_orphans, held = 0;
 	unsigned int tree;
 
 	waits -= !!waits;
-	if (waits || !nuksm_by_checksum() || !nuksm_has_orphans())
+	if (waits || !nuksm_by_checksum() ||
+	    sought <= ksm_pages_shared / NUKSM_ORPHANS)
 		return;
 	nuksm_orphans = 0;
 
@@ -116,6 +113,7 @@ static void nuksm_prune_stable_trees(void)
 			stable_node = rb_entry(node, struct ksm_stable_node, node);
 			folio = chain_prune(&dup, &stable_node, root);
 			if (folio) {
+				held += hlist_empty(&dup->hlist);
 				nuksm_count_orphan(dup);
 				folio_put(folio);
 			}
@@ -124,7 +122,7 @@ static void nuksm_prune_stable_trees(void)
 		if (nuksm_used_roots && RB_EMPTY_ROOT(root))
 			__clear_bit(tree, nuksm_used_roots);
 	}
-	if (nuksm_has_orphans())
+	if (held > sought / 2)
 		waits = NUKSM_ORPHANS;
 }
 
