@@ -85,7 +85,6 @@ struct nuksm_voter {
  * @elsewhere: changes when one that was last seen on another node has
  * @ended: changes when one has ended
  * @seen: how much looks in a row count, up to where it has moved there
- * @unseen: in how many parts of looks in a row its mmap_lock could not be had
  *
  * @local and @replicas change under the lock of the page concerned; different pages
  * change them at the same time. The others are for who holds ksm_thread_mutex.
@@ -99,7 +98,6 @@ struct nuksm_mm {
 	u32 elsewhere;
 	u32 ended;
 	u8 seen;
-	u8 unseen;
 };
 
 #ifdef CONFIG_NUKSM_PLACEMENT

@@ -52,8 +52,15 @@ static bool nuksm_is_filed_as(struct ksm_stable_node *tree_node,
 	return nuksm_find_dup(tree_node, nuksm_is_same_dup, stable_node, NUMA_NO_NODE);
 }
 
+/* As nuksm_compare(): whose content is another one, or whose merge domain, is beside it. */
+static int nuksm_order(const struct ksm_stable_node *here, const struct ksm_stable_node *there)
+{
+	return nuksm_compare(here->checksum, there->checksum) ?:
+	       nuksm_compare_domains(here->domain, there->domain);
+}
+
 /*
- * The first of what a tree has of a page's checksum that @suits: of so many, as somebody may have
+ * The first of what a tree has of a page's checksum and domain that @suits: of so many, as somebody may have
  * made others. These are beside each other in their tree.
  */
 static struct ksm_stable_node *
@@ -64,17 +71,18 @@ nuksm_find_filed(struct ksm_stable_node *stable_node,
 	struct rb_node *node = nuksm_root_of(stable_node)->rb_node, *first = NULL;
 	struct ksm_stable_node *tree_node;
 	unsigned int n = 0;
+	int order;
 
 	while (node) {
 		tree_node = rb_entry(node, struct ksm_stable_node, node);
-		if (tree_node->checksum == stable_node->checksum)
+		order = nuksm_order(stable_node, tree_node);
+		if (!order)
 			first = node;
-		node = tree_node->checksum < stable_node->checksum ?
-			       node->rb_right : node->rb_left;
+		node = order > 0 ? node->rb_right : node->rb_left;
 	}
 	for (node = first; node && n++ < NUKSM_MOST_DUPS; node = rb_next(node)) {
 		tree_node = rb_entry(node, struct ksm_stable_node, node);
-		if (tree_node->checksum != stable_node->checksum)
+		if (nuksm_order(stable_node, tree_node))
 			break;
 		if (suits(tree_node, stable_node))
 			return tree_node;

@@ -120,7 +120,6 @@ static bool nuksm_give_turn(void)
 static void nuksm_enter(struct mm_struct *mm)
 {
 	mm->nuksm.seen = 0;
-	mm->nuksm.unseen = 0;
 	mm->nuksm.seen_on = NUMA_NO_NODE;
 	atomic_long_set(&mm->nuksm.replicas, 0);
 }

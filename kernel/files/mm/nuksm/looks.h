@@ -109,27 +109,17 @@ static bool nuksm_next_process(struct nuksm_looks *at)
 }
 
 /*
- * Nobody waits for the mmap_lock of a process. Others have it for a moment, who read what /proc has
- * of it, while it waits for it itself: that says nothing. But who keeps it for so many parts of
- * looks in a row, of which each look has two for some mappings, does so at his own cost: his pages
- * are not used then.
- */
-#define NUKSM_MOST_UNSEEN	16
-
-static bool nuksm_is_unseen(struct mm_struct *mm, bool locked)
-{
-	mm->nuksm.unseen = locked ? 0 : min(mm->nuksm.unseen + 1, NUKSM_MOST_UNSEEN);
-	return !locked && mm->nuksm.unseen < NUKSM_MOST_UNSEEN;
-}
-
-/*
  * Clears the bits of some mappings of one process, and goes on to what is behind them.
  * *@stale: the address of one whose bit was set, and flags.
  */
 static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stale)
 {
 	struct mm_struct *mm = at->mm;
-	bool locked = mmap_read_trylock(mm), unseen = nuksm_is_unseen(mm, locked);
+	/*
+	 * Not waited for: who keeps it, does so at his own cost. Who reads what /proc has of a
+	 * process that waits for it itself keeps it, too, and has its pages look unused.
+	 */
+	bool locked = mmap_read_trylock(mm);
 	unsigned int n;
 
 	migrate_disable();
@@ -138,7 +128,7 @@ static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stal
 
 		at->item = item->rmap_list;
 		prefetch(at->item);
-		if ((item->address & STABLE_FLAG) && nuksm_begin_look(item, locked, unseen))
+		if ((item->address & STABLE_FLAG) && nuksm_begin_look(item, locked))
 			*stale = item->address;
 	}
 	lru_add_drain(); /* what waits to be promoted is held, and not moved */
@@ -148,42 +138,40 @@ static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stal
 	return n;
 }
 
-/* Looks at what was given up and is not held any more until it is reinstated, on average. */
-#define NUKSM_REINSTATED_IN	32
+/* Looks at what was given up and is not held any more until it is folded, on average. */
+#define NUKSM_GONE_IN	32
 
 /*
- * A page that was given up is one as any other again once nobody holds it any more: else those
- * of a content that may be given up at all, see nuksm_has_many_left(), would be used up for good.
- * By chance, so that nobody foresees when, and seldom: its sharers do not come and go all the time.
- * Who was elsewhere has another page by now, into which it is folded if that has room for all, as
- * replicas are. Returns whether it is, or -ENOENT: @stable_node is gone.
+ * A page that was given up, and that nobody holds any more, is folded into another one of its
+ * content, which has those who were elsewhere: else those of a content that may be given up at all,
+ * see nuksm_has_many_left(), would be used up for good. Until then nobody joins it, so that holding
+ * it again is of no use. By chance, as nobody then foresees when. Returns whether it was asked of
+ * all its sharers: @stable_node may be gone then.
  */
-static int nuksm_reinstate(struct ksm_stable_node *stable_node)
+static bool nuksm_fold_given_up(struct ksm_stable_node *stable_node)
 {
-	struct ksm_stable_node *chain = NULL;
+	struct ksm_stable_node *chain, *target;
 	struct folio *folio;
-	bool held;
+	bool held, done = false;
 
-	if (get_random_u32_below(NUKSM_REINSTATED_IN))
+	if (get_random_u32_below(NUKSM_GONE_IN) || !nuksm_by_checksum() ||
+	    !is_stable_node_dup(stable_node))
 		return false;
-	if (is_stable_node_dup(stable_node)) {
-		chain = nuksm_by_checksum() ? nuksm_filed_as(stable_node) : NULL;
-		if (!chain)
-			return false;
-	}
+	chain = nuksm_filed_as(stable_node);
+	target = nuksm_dup_for(chain, stable_node);
+	if (!target)
+		return false;
 	folio = nuksm_take_hold(stable_node);
-	if (!folio)
-		return -ENOENT;
 	if (IS_ERR(folio))
 		return false;
-	held = nuksm_is_held(folio);
-	folio_put(folio);
-	if (held)
-		return false;
-	stable_node->vain = 0;
-	WRITE_ONCE(stable_node->again, 0);
-	if (chain)
-		chain->replica = true;
+	if (folio) {
+		held = nuksm_is_held(folio);
+		folio_put(folio);
+		if (held)
+			return false;
+		nuksm_fold_into(stable_node, target, nuksm_most_to_fold(), true);
+	}
+	nuksm_collapse(chain, nuksm_root_of(target));
 	return true;
 }
 
@@ -214,8 +202,8 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 	unsigned int elsewhere, says, cost;
 	bool waits, alike;
 
-	if (nuksm_is_given_up(stable_node) && nuksm_reinstate(stable_node) == -ENOENT)
-		return 0;
+	if (nuksm_is_given_up(stable_node) && nuksm_fold_given_up(stable_node))
+		return 1;
 	waits = READ_ONCE(stable_node->again) || nuksm_is_given_up(stable_node);
 	/* ksmd gives those who are elsewhere now pages of their own */
 	if (strictly && nuksm_is_given_up(stable_node))
@@ -287,7 +275,7 @@ static bool nuksm_look_is_over(const struct nuksm_looks *at)
 static unsigned int nuksm_end_some(struct nuksm_looks *at)
 {
 	struct mm_struct *mm = at->mm;
-	bool locked = mmap_read_trylock(mm), unseen = nuksm_is_unseen(mm, locked);
+	bool locked = mmap_read_trylock(mm);
 	struct nuksm_question question;
 	unsigned int n, i;
 
@@ -298,7 +286,7 @@ static unsigned int nuksm_end_some(struct nuksm_looks *at)
 		at->item = item->rmap_list;
 		prefetch(at->item);
 		if ((item->address & STABLE_FLAG) &&
-		    nuksm_end_look(item, locked, unseen, &question))
+		    nuksm_end_look(item, locked, &question))
 			nuksm_add_question(question);
 	}
 	if (locked)

@@ -63,9 +63,9 @@ static bool nuksm_clear_young(struct ksm_rmap_item *item, bool *young)
 
 /*
  * The first look at a mapping. A page that is not there is not used, nor is one of a
- * process whose page tables could not be seen for too long; see NUKSM_MOST_UNSEEN.
+ * process whose page tables cannot be seen.
  */
-static bool nuksm_begin_look(struct ksm_rmap_item *item, bool locked, bool unseen)
+static bool nuksm_begin_look(struct ksm_rmap_item *item, bool locked)
 {
 	bool young = false;
 
@@ -74,8 +74,7 @@ static bool nuksm_begin_look(struct ksm_rmap_item *item, bool locked, bool unsee
 	} else {
 		/* No glance says anything else */
 		WRITE_ONCE(item->address, item->address & ~NUKSM_GLANCED_FLAG);
-		if (!unseen)
-			nuksm_note_look(item, false);
+		nuksm_note_look(item, false);
 	}
 	return young;
 }
@@ -214,7 +213,7 @@ static void nuksm_glance_at_one(struct ksm_rmap_item *item, bool locked)
 }
 
 /* The second look at a mapping. Returns whether there is a reason to ask the page. */
-static bool nuksm_end_look(struct ksm_rmap_item *item, bool locked, bool unseen,
+static bool nuksm_end_look(struct ksm_rmap_item *item, bool locked,
 			   struct nuksm_question *question)
 {
 	bool touched = false, moved = false;
@@ -224,8 +223,7 @@ static bool nuksm_end_look(struct ksm_rmap_item *item, bool locked, bool unseen,
 		nid = nuksm_look_again(item, &touched, &moved);
 	if (item->address & NUKSM_LOOKED_FLAG) {
 		WRITE_ONCE(item->address, item->address & ~NUKSM_LOOKED_FLAG);
-		if (!unseen)
-			nuksm_note_use_of(item, touched, nid);
+		nuksm_note_use_of(item, touched, nid);
 	}
 
 	question->stable_node = item->head;

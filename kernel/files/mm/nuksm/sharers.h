@@ -536,7 +536,7 @@ static void nuksm_place_asked(void)
 		 */
 		if (stable_node->moves)
 			stable_node->moves = nid != wanted ?
-				NUKSM_MOST_MOVES : min(stable_node->moves + 1, NUKSM_MOST_MOVES);
+				NUKSM_MOST_MOVES : min(stable_node->moves + 1U, NUKSM_MOST_MOVES);
 		nuksm_belongs_here(stable_node, why, first);
 		return;
 	}

@@ -75,8 +75,8 @@ static unsigned int nuksm_next_unstable(unsigned int tree)
 }
 
 /*
- * The trees are pruned when one in so many of their pages may be gone; and not in so many scans, if
- * most of those were there the last time, as somebody holds them.
+ * The trees are pruned when one in so many of their pages may be gone. What was there the last
+ * time, as somebody holds it, counts once in so many scans.
  */
 #define NUKSM_ORPHANS	16
 
@@ -90,14 +90,17 @@ static unsigned int nuksm_next_unstable(unsigned int tree)
 static void nuksm_prune_stable_trees(void)
 {
 	static unsigned int waits;
-	unsigned long sought = nuksm_orphans, held = 0;
+	static unsigned long held;
+	unsigned long sought = nuksm_orphans;
 	unsigned int tree;
 
 	waits -= !!waits;
-	if (waits || !nuksm_by_checksum() ||
-	    sought <= ksm_pages_shared / NUKSM_ORPHANS)
+	if (waits)
+		sought -= min(sought, held);
+	if (!nuksm_by_checksum() || sought <= ksm_pages_shared / NUKSM_ORPHANS)
 		return;
 	nuksm_orphans = 0;
+	held = 0;
 
 	for (tree = nuksm_next_used(0, 0); tree < nuksm_nr_roots(ksm_nr_node_ids);
 	     tree = nuksm_next_used(0, tree + 1)) {
@@ -122,8 +125,7 @@ static void nuksm_prune_stable_trees(void)
 		if (nuksm_used_roots && RB_EMPTY_ROOT(root))
 			__clear_bit(tree, nuksm_used_roots);
 	}
-	if (held > sought / 2)
-		waits = NUKSM_ORPHANS;
+	waits = NUKSM_ORPHANS;
 }
 
 /*
