@@ -60,8 +60,8 @@ static int nuksm_order(const struct ksm_stable_node *here, const struct ksm_stab
 }
 
 /*
- * The first of what a tree has of a page's checksum and domain that @suits: of so many, as somebody may have
- * made others. These are beside each other in their tree.
+ * The first of what a tree has of a page's checksum and domain that @suits: of so many, as somebody
+ * may have made others. These are beside each other in their tree.
  */
 static struct ksm_stable_node *
 nuksm_find_filed(struct ksm_stable_node *stable_node,

@@ -145,14 +145,15 @@ static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stal
  * A page that was given up, and that nobody holds any more, is folded into another one of its
  * content, which has those who were elsewhere: else those of a content that may be given up at all,
  * see nuksm_has_many_left(), would be used up for good. Until then nobody joins it, so that holding
- * it again is of no use. By chance, as nobody then foresees when. Returns whether it was asked of
- * all its sharers: @stable_node may be gone then.
+ * it again is of no use. By chance, as nobody then foresees when. Returns whether that was tried:
+ * @stable_node may be gone then.
  */
 static bool nuksm_fold_given_up(struct ksm_stable_node *stable_node)
 {
+	struct rb_root *root = nuksm_root_of(stable_node);
 	struct ksm_stable_node *chain, *target;
 	struct folio *folio;
-	bool held, done = false;
+	bool held;
 
 	if (get_random_u32_below(NUKSM_GONE_IN) || !nuksm_by_checksum() ||
 	    !is_stable_node_dup(stable_node))
@@ -171,7 +172,8 @@ static bool nuksm_fold_given_up(struct ksm_stable_node *stable_node)
 			return false;
 		nuksm_fold_into(stable_node, target, nuksm_most_to_fold(), true);
 	}
-	nuksm_collapse(chain, nuksm_root_of(target));
+	/* @target may be gone, too */
+	nuksm_collapse(chain, root);
 	return true;
 }
 
