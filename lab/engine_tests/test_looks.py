@@ -42,6 +42,23 @@ def merged_on(node: int, ksm: Ksm, start: StartTenant) -> list[Tenant]:
     return tenants
 
 
+def assert_half_are_near_each(tenant: Tenant) -> None:
+    """Of his pages, as of whoever shares them, but for chance."""
+    found = [tenant.share_on(node) for node in (0, 1)]
+    why = policy.off_by_more_than_chance(found, [0.5, 0.5], tenant.equal_pages)
+    assert why is None
+
+
+@contextmanager
+def near_and_held(ksm: Ksm, holder: Tenant, path: Path) -> Iterator[None]:
+    """His pages are near him, who used them, and then he holds them in a pipe."""
+    with reading(holder):
+        look_until_seen(ksm, SOON, holder.equal_pages)
+    pipe = lend(holder, path)
+    yield
+    os.close(pipe)
+
+
 @pytest.fixture(autouse=True)
 def often(ksm: Ksm) -> None:
     """A look each second, whatever it takes here."""
@@ -74,8 +91,7 @@ def test_pages_that_both_use_are_shared_as_the_policy_says(
         look_until_seen(ksm, SOON, PAGES)
     with reading(pair[0]), reading(pair[1]):
         look_until_seen(ksm, SOON, PAGES)
-    found = [pair[0].share_on(node) for node in (0, 1)]
-    assert policy.off_by_more_than_chance(found, [0.5, 0.5], PAGES) is None
+    assert_half_are_near_each(pair[0])
 
 
 @pytest.mark.slow
@@ -138,8 +154,7 @@ def test_who_uses_pages_now_and_then_has_his_part_of_them(
         look(ksm)
     with reading(pair[1]):
         use_now_and_then(ksm, pair[0], 2 * PAGES)
-    found = [pair[0].share_on(node) for node in (0, 1)]
-    assert policy.off_by_more_than_chance(found, [0.5, 0.5], PAGES) is None
+    assert_half_are_near_each(pair[0])
     model.check_intact(pair)
 
 
@@ -151,8 +166,7 @@ def test_who_is_not_hot_has_his_part_of_pages_that_both_use_alike(
     with reading(pair[0]):
         look_until_seen(ksm, SOON, PAGES)
     use_alike(ksm, 2 * SOON, pair[1], pair[0])
-    found = [pair[0].share_on(node) for node in (0, 1)]
-    assert policy.off_by_more_than_chance(found, [0.5, 0.5], PAGES) is None
+    assert_half_are_near_each(pair[0])
     model.check_intact(pair)
 
 
@@ -162,13 +176,9 @@ def test_who_holds_pages_keeps_them_from_nobody_who_uses_them_alike(
 ) -> None:
     """They cannot be moved, so the other one gets his part of them for himself."""
     holder, other = small_pair
-    with reading(holder):
-        look_until_seen(ksm, SOON, holder.equal_pages)
-    pipe = lend(holder, tmp_path / "pipe")
-    use_alike(ksm, 3 * SOON, other, holder)
-    found = [other.share_on(node) for node in (0, 1)]
-    assert policy.off_by_more_than_chance(found, [0.5, 0.5], other.equal_pages) is None
-    os.close(pipe)
+    with near_and_held(ksm, holder, tmp_path / "pipe"):
+        use_alike(ksm, 3 * SOON, other, holder)
+        assert_half_are_near_each(other)
     model.check_intact(small_pair)
 
 
@@ -178,21 +188,17 @@ def test_who_holds_pages_keeps_them_no_longer_by_using_them_more_for_once(
 ) -> None:
     """In one scan; in two before it, and in two after it, both use them alike."""
     holder, other = small_pair
-    with reading(holder):
-        look_until_seen(ksm, SOON, holder.equal_pages)
     ksm.scan_once()
-    pipe = lend(holder, tmp_path / "pipe")
-    for scans in (2, 1, 2):
-        if scans == 1:
-            with reading(holder):
-                look_until_seen(ksm, SOON, holder.equal_pages)
-        else:
-            use_alike(ksm, 2 * SOON, other, holder)
-        for _ in range(scans):
-            ksm.scan_once()
-    found = [other.share_on(node) for node in (0, 1)]
-    assert policy.off_by_more_than_chance(found, [0.5, 0.5], other.equal_pages) is None
-    os.close(pipe)
+    with near_and_held(ksm, holder, tmp_path / "pipe"):
+        for scans in (2, 1, 2):
+            if scans == 1:
+                with reading(holder):
+                    look_until_seen(ksm, SOON, holder.equal_pages)
+            else:
+                use_alike(ksm, 2 * SOON, other, holder)
+            for _ in range(scans):
+                ksm.scan_once()
+        assert_half_are_near_each(other)
     model.check_intact(small_pair)
 
 

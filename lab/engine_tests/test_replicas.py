@@ -446,6 +446,37 @@ def test_who_did_not_pay_for_a_copy_that_somebody_holds_pays_for_another(
 
 
 @pytest.mark.slow
+def test_no_more_copies_are_held_and_paid_for_than_there_are_nodes(
+    ksm: Ksm, small_pair: list[Tenant], tmp_path: Path
+) -> None:
+    """Each payer holds his own, and leaves. Those of the next one would be more.
+
+    Where pages go to the payers' node, by lot, it is the other one who has copies.
+    """
+    first, other = small_pair
+    pages = first.equal_pages
+    other.quit()
+    with ExitStack() as stack:
+        for number in range(3):
+            cgroup = stress.Cgroup(f"payer-{number}")
+            stack.callback(cgroup.end)
+            spec = Spec(f"payer-{number}", 1, mib=1, seed=3)
+            payer = Tenant(spec, cgroup.prefix())
+            merge(ksm, [first, payer])
+            with reading(first), reading(payer):
+                if number < 2:
+                    wait_for(ksm, pages)
+                    assert ksm.replicas()[1] > 0
+                else:
+                    look_until_seen(ksm, SOON, 2 * pages)
+                    assert 1 not in ksm.replicas()
+            model.check_intact([first, payer])
+            stack.callback(os.close, lend(payer, tmp_path / f"pipe-{number}"))
+            wait_for(ksm, 0)
+            payer.quit()
+
+
+@pytest.mark.slow
 def test_who_uses_pages_now_and_then_keeps_them_from_nobody(
     ksm: Ksm, pair: list[Tenant]
 ) -> None:
