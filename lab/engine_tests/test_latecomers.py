@@ -511,6 +511,35 @@ def test_moving_pages_again_and_again_keeps_none(ksm: Ksm, start: StartTenant) -
             assert tenant.bad_pages() == 0
 
 
+@pytest.mark.slow
+def test_who_moved_pages_until_they_were_given_up_has_them_no_more(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """Who uses them, and keeps them, does not follow to those of who moved them."""
+    ksm.write("look_cpu_permille", 1000)
+    user = start("user", 1, mib=1)
+    movers = [start(f"mover-{number}", 0, mib=1) for number in range(2)]
+    merge(ksm, [user, *movers])
+    with reading(user):
+        look_until_seen(ksm, SOON, user.equal_pages)
+        ksm.scan_once()
+        with stress.cpuset("mover", movers[0].pid) as cgroup:
+            unshared = ksm.read("migrate_unshared")
+            while ksm.read("migrate_unshared") == unshared:
+                for nodes in (1, 0, "0-1"):
+                    stress.put(cgroup / "cpuset.mems", nodes)
+                assert user.share_on(0) >= 0.9
+                ksm.scan_once()
+        assert user.share_on(1) == 1
+        for _ in range(SCANS):
+            ksm.scan_once()
+        for _ in range(2 * SOON):
+            look(ksm)
+            assert user.share_on(1) == 1
+    assert movers[1].share_on(0) >= 0.9
+    model.check_intact([user, *movers])
+
+
 @pytest.mark.parametrize("placement", ["fair", "priority"])
 def test_the_last_of_many_is_asked_for(
     ksm: Ksm, start: StartTenant, placement: str

@@ -55,8 +55,9 @@ static bool nuksm_is_filed_as(struct ksm_stable_node *tree_node,
 /* As nuksm_compare(): whose content is another one, or whose merge domain, is beside it. */
 static int nuksm_order(const struct ksm_stable_node *here, const struct ksm_stable_node *there)
 {
-	return nuksm_compare(here->checksum, there->checksum) ?:
-	       nuksm_compare_domains(here->domain, there->domain);
+	if (here->checksum != there->checksum)
+		return here->checksum < there->checksum ? -1 : 1;
+	return nuksm_compare_domains(here->domain, there->domain);
 }
 
 /*

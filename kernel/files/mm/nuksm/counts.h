@@ -196,13 +196,14 @@ static void nuksm_want_asked(struct ksm_stable_node *stable_node)
 
 /*
  * A page that was to be moved in vain in so many scans, or that others moved each
- * time, is given up: nobody joins it any more.
+ * time, is given up: nobody joins it any more. In the latter case it is where it belonged.
  */
-#define NUKSM_GIVEN_UP	(BIT(NUKSM_VAIN_BITS) - 1)
+#define NUKSM_GIVEN_UP		3
+#define NUKSM_GIVEN_UP_MOVED	4
 
 static bool nuksm_is_given_up(const struct ksm_stable_node *stable_node)
 {
-	return stable_node->vain == NUKSM_GIVEN_UP;
+	return stable_node->vain >= NUKSM_GIVEN_UP;
 }
 
 /* @rmap_item is about to be taken from them. */

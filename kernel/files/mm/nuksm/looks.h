@@ -141,12 +141,21 @@ static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stal
 /* Looks at what was given up and is not held any more until it is folded, on average. */
 #define NUKSM_GONE_IN	32
 
+/* Was it given up as others moved it from those who use it there? These shall not follow them. */
+static bool nuksm_stays_given_up(const struct ksm_stable_node *stable_node,
+				 const struct ksm_stable_node *target)
+{
+	return stable_node->vain == NUKSM_GIVEN_UP_MOVED &&
+	       pfn_to_nid(READ_ONCE(target->kpfn)) != pfn_to_nid(READ_ONCE(stable_node->kpfn)) &&
+	       nuksm_used_in_looks(stable_node, false, NUMA_NO_NODE) >= NUKSM_LATELY_LOOKS;
+}
+
 /*
  * A page that was given up, and that nobody holds any more, is folded into another one of its
  * content, which has those who were elsewhere: else those of a content that may be given up at all,
  * see nuksm_has_many_left(), would be used up for good. Until then nobody joins it, so that holding
- * it again is of no use. By chance, as nobody then foresees when. Returns whether that was tried:
- * @stable_node may be gone then.
+ * it again is of no use. By chance, as nobody then foresees when. Where it belongs then, ksmd asks.
+ * Returns whether that was tried: @stable_node may be gone then.
  */
 static bool nuksm_fold_given_up(struct ksm_stable_node *stable_node)
 {
@@ -160,7 +169,7 @@ static bool nuksm_fold_given_up(struct ksm_stable_node *stable_node)
 		return false;
 	chain = nuksm_filed_as(stable_node);
 	target = nuksm_dup_for(chain, stable_node);
-	if (!target)
+	if (!target || nuksm_stays_given_up(stable_node, target))
 		return false;
 	folio = nuksm_take_hold(stable_node);
 	if (IS_ERR(folio))
@@ -170,9 +179,10 @@ static bool nuksm_fold_given_up(struct ksm_stable_node *stable_node)
 		folio_put(folio);
 		if (held)
 			return false;
-		nuksm_fold_into(stable_node, target, nuksm_most_to_fold(), true);
+		/* If not, @target may be gone */
+		if (nuksm_fold_into(stable_node, target, nuksm_most_to_fold(), true))
+			nuksm_want_asked(target);
 	}
-	/* @target may be gone, too */
 	nuksm_collapse(chain, root);
 	return true;
 }
@@ -204,12 +214,14 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 	unsigned int elsewhere, says, cost;
 	bool waits, alike;
 
-	if (nuksm_is_given_up(stable_node) && nuksm_fold_given_up(stable_node))
-		return 1;
+	if (nuksm_is_given_up(stable_node)) {
+		/* ksmd gives those who are elsewhere now pages of their own */
+		if (strictly)
+			nuksm_want_asked(stable_node);
+		if (nuksm_fold_given_up(stable_node))
+			return 1;
+	}
 	waits = READ_ONCE(stable_node->again) || nuksm_is_given_up(stable_node);
-	/* ksmd gives those who are elsewhere now pages of their own */
-	if (strictly && nuksm_is_given_up(stable_node))
-		nuksm_want_asked(stable_node);
 	if (waits && !stable_node->replica &&
 	    (nuksm_is_given_up(stable_node) ||
 	     READ_ONCE(stable_node->again) != NUKSM_IS_ALIKE))

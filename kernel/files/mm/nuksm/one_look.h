@@ -72,8 +72,9 @@ static bool nuksm_begin_look(struct ksm_rmap_item *item, bool locked)
 	if (locked && nuksm_clear_young(item, &young)) {
 		WRITE_ONCE(item->address, item->address | NUKSM_LOOKED_FLAG);
 	} else {
-		/* No glance says anything else */
-		WRITE_ONCE(item->address, item->address & ~NUKSM_GLANCED_FLAG);
+		/* No glance says anything else, nor does a look that was not ended */
+		WRITE_ONCE(item->address,
+			   item->address & ~(NUKSM_GLANCED_FLAG | NUKSM_LOOKED_FLAG));
 		nuksm_note_look(item, false);
 	}
 	return young;

@@ -334,7 +334,7 @@ static bool nuksm_may_be_given_up(struct ksm_stable_node *stable_node)
  * those who are elsewhere: at last they get pages of their own, which they may
  * merge without this one.
  */
-static void nuksm_in_vain(struct ksm_stable_node *stable_node)
+static void nuksm_in_vain(struct ksm_stable_node *stable_node, bool moved)
 {
 	/* Who made it dear to move may have been all who shared it: then it is gone */
 	if (hlist_empty(&stable_node->hlist))
@@ -345,8 +345,11 @@ static void nuksm_in_vain(struct ksm_stable_node *stable_node)
 		return;
 	}
 	stable_node->vain++;
-	if (nuksm_is_given_up(stable_node))
-		nuksm_let_go(stable_node);
+	if (!nuksm_is_given_up(stable_node))
+		return;
+	if (moved)
+		stable_node->vain = NUKSM_GIVEN_UP_MOVED;
+	nuksm_let_go(stable_node);
 }
 
 /*
@@ -555,7 +558,7 @@ static void nuksm_place_asked(void)
 	else if (why != NUKSM_WAS_MOVED)
 		stable_node->vain = 0;
 	if (first && ((err && err != -EAGAIN) || why == NUKSM_WAS_MOVED))
-		nuksm_in_vain(stable_node);
+		nuksm_in_vain(stable_node, !err);
 }
 
 /* It is asked for the first time. */

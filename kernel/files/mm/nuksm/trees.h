@@ -99,7 +99,6 @@ static void nuksm_prune_stable_trees(void)
 		sought -= min(sought, held);
 	if (!nuksm_by_checksum() || sought <= ksm_pages_shared / NUKSM_ORPHANS)
 		return;
-	nuksm_orphans = 0;
 	held = 0;
 
 	for (tree = nuksm_next_used(0, 0); tree < nuksm_nr_roots(ksm_nr_node_ids);
@@ -117,7 +116,6 @@ static void nuksm_prune_stable_trees(void)
 			folio = chain_prune(&dup, &stable_node, root);
 			if (folio) {
 				held += hlist_empty(&dup->hlist);
-				nuksm_count_orphan(dup);
 				folio_put(folio);
 			}
 			cond_resched();
@@ -125,6 +123,8 @@ static void nuksm_prune_stable_trees(void)
 		if (nuksm_used_roots && RB_EMPTY_ROOT(root))
 			__clear_bit(tree, nuksm_used_roots);
 	}
+	/* Not those that were dropped just now */
+	nuksm_orphans = held;
 	waits = NUKSM_ORPHANS;
 }
 
