@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import perf, policy
-from nuksmlab.machine import Machine
+from nuksmlab.ksm import Ksm
+from nuksmlab.machine import Machine, MachineError
 from nuksmlab.paper import extent, guest, runner
 from nuksmlab.paper.extent import CORRECTED, NUKSM, OFF, STOCK, Part
 from nuksmlab.paper.trial import local_pages_percent, places
@@ -49,6 +50,19 @@ def test_trials_run_on_this_machine_itself(tmp_path: Path) -> None:
         )
         assert {one["answer"]["checksum"] for one in instances} == {result["expected"]}
         assert all(one["answer"]["seconds"] > 0 for one in instances)
+
+
+@pytest.mark.needs(nodes=2)
+@pytest.mark.usefixtures("unbalanced")
+def test_a_machine_is_lent_for_so_long(ksm: Ksm, tmp_path: Path) -> None:
+    """What is not done by then is not there, nor is anything merged any more."""
+    trials = [extent.trial(SMALL, "random_access", NUKSM, places([0, 1]))] * 1000
+    part = Part("any", Machine(2, 0), SMALL.caches, trials)
+    with pytest.raises(MachineError, match="the same command goes on with it"):
+        runner.run(part, Host(seconds=30), tmp_path)
+    assert (tmp_path / "observed.jsonl").read_text()
+    assert not list(runner.read(tmp_path))
+    assert ksm.merged() == 0
 
 
 def faults(pid: int) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from nuksmlab import numa, perf, processes, program, wait
+from nuksmlab import guard, numa, perf, processes, program, wait
 from nuksmlab.ksm import Ksm, process_stat
 from nuksmlab.paper import use
 from nuksmlab.paper.start import Fleet, Running
@@ -198,9 +198,11 @@ def progress(number: int, total: int, observed: Observed, took: float) -> str:
 
 
 def main() -> None:
+    guard.unwind_when_terminated()
     ksm = Ksm()
     trials: list[Trial] = json.loads((OUTPUT / "plan.json").read_text())
     with (OUTPUT / "observed.jsonl").open("w") as lines, ExitStack() as stack:
+        stack.callback(ksm.unmerge)
         fleet = Fleet(stack, Path(sys.argv[1]))
         for number, trial in enumerate(trials, 1):
             began = time.monotonic()
@@ -209,7 +211,6 @@ def main() -> None:
                 lines.flush()
                 took = time.monotonic() - began
                 print(progress(number, len(trials), observed, took), flush=True)
-        ksm.unmerge()
 
 
 if __name__ == "__main__":
