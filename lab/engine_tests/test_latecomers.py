@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import numa, policy, processes, stress, wait
+from nuksmlab import domains, numa, policy, processes, stress, wait
 from nuksmlab.area import equal_to, held_by_a_pipe, offered
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import FAST, Ksm, process_stat
 from nuksmlab.looks import SOON, look, look_until_seen, reading
 from nuksmlab.replicas import count
-from nuksmlab.tenant import StartTenant, Tenant, lend
+from nuksmlab.tenant import Spec, StartTenant, Tenant, lend
 
 MIB = 8
 NODES = 2
@@ -138,6 +138,32 @@ def test_pages_are_not_given_up_without_end(
     assert unshared[0] > 0
     assert unshared[NODES - 1 :] == [unshared[NODES - 1]] * 3
     assert all(tenant.bad_pages() == 0 for tenant in [*holders, payer])
+
+
+@pytest.mark.slow
+def test_what_is_held_of_another_domain_keeps_no_page(
+    ksm: Ksm, start: StartTenant, tmp_path: Path
+) -> None:
+    """Of half of the contents as many pages are, there, as there are nodes."""
+    (pipes := tmp_path / "other").mkdir()
+    payer = start("payer", 1, mib=1)
+    with held_by_turns(ksm, start, payer, tmp_path) as (holders, turn):
+        for _ in range(NODES):
+            turn()
+        for tenant in [payer, *holders]:
+            tenant.quit()
+        unshared = ksm.read("migrate_unshared")
+        with domains.group("other") as group:
+            group.give("own")
+
+            def start_there(name: str, node: int, mib: int) -> Tenant:
+                return Tenant(Spec(f"other-{name}", node, mib), group.prefix())
+
+            pays = start_there("payer", 1, mib=1)
+            with held_by_turns(ksm, start_there, pays, pipes) as (hold, turn_there):
+                turn_there()
+            assert ksm.read("migrate_unshared") > unshared
+            assert all(tenant.bad_pages() == 0 for tenant in [*hold, pays])
 
 
 @contextmanager
