@@ -63,6 +63,7 @@ def test_a_machine_is_lent_for_so_long(ksm: Ksm, tmp_path: Path) -> None:
     assert (tmp_path / "observed.jsonl").read_text()
     assert not list(runner.read(tmp_path))
     assert ksm.merged() == 0
+    assert ksm.read("run") != 1, "it goes on, in whatever else may be merged there"
 
 
 def faults(pid: int) -> int:
