@@ -21,7 +21,7 @@ source=$("$kernel/build.sh" source "$linux")
 # Beside the source, as its copies are made by hard links.
 work=$(mktemp -d "$(dirname "$source")/check.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-objects=(mm/ksm.o mm/huge_memory.o mm/memory.o fs/proc/base.o)
+objects=(mm/ksm.o mm/huge_memory.o mm/memory.o mm/mempolicy.o fs/proc/base.o)
 unset MAKEFLAGS MFLAGS
 compiler=gcc
 if command -v ccache >/dev/null; then

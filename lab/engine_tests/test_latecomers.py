@@ -145,6 +145,7 @@ def test_what_is_held_of_another_domain_keeps_no_page(
     ksm: Ksm, start: StartTenant, tmp_path: Path
 ) -> None:
     """Of half of the contents as many pages are, there, as there are nodes."""
+    ksm.write("kib_per_tree", 0)  # or other domains' pages are in other trees
     (pipes := tmp_path / "other").mkdir()
     payer = start("payer", 1, mib=1)
     with held_by_turns(ksm, start, payer, tmp_path) as (holders, turn):
@@ -502,68 +503,6 @@ def test_who_keeps_his_mmap_lock_stops_no_looks(ksm: Ksm, twins: list[Tenant]) -
             look(ksm)
         ksm.stop()
     first.receive()
-
-
-def test_what_others_moved_goes_back(ksm: Ksm, start: StartTenant) -> None:
-    """By cpuset.mems of a cgroup, which its owner may write to."""
-    tenants = [start(f"vm-{node}", node, mib=MIB) for node in range(2)]
-    merge(ksm, tenants)
-    ksm.stop()
-    with stress.cpuset("mover", tenants[0].pid) as cgroup:
-        for node in (0, 1):
-            stress.put(cgroup / "cpuset.mems", node)
-        assert tenants[0].equal_pages_by_node() == {1: tenants[0].equal_pages}
-        stress.put(cgroup / "cpuset.mems", "0-1")  # moves nothing
-        ksm.start()
-        ksm.set_speed(FAST)
-        ksm.wait_scans(SCANS)
-        check(tenants[0], [1 / 2, 1 / 2])
-
-
-def test_moving_pages_again_and_again_keeps_none(ksm: Ksm, start: StartTenant) -> None:
-    ksm.write("look_cpu_permille", 0)  # or one finds that the first tenant has moved
-    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1, 1)]
-    merge(ksm, tenants)
-    ksm.scan_once()
-    with stress.cpuset("mover", tenants[0].pid) as cgroup:
-        for _ in range(MOST_VAIN + 3):
-            for node in (1, 0):
-                stress.put(cgroup / "cpuset.mems", node)
-            ksm.scan_once()
-        stress.put(cgroup / "cpuset.mems", 1)
-        stress.put(cgroup / "cpuset.mems", 0)
-        for tenant in tenants[1:]:
-            check(tenant, [1 / 2, 1 / 2])
-            assert tenant.bad_pages() == 0
-
-
-@pytest.mark.slow
-def test_who_moved_pages_until_they_were_given_up_has_them_no_more(
-    ksm: Ksm, start: StartTenant
-) -> None:
-    """Who uses them, and keeps them, does not follow to those of who moved them."""
-    ksm.write("look_cpu_permille", 1000)
-    user = start("user", 1, mib=1)
-    movers = [start(f"mover-{number}", 0, mib=1) for number in range(2)]
-    merge(ksm, [user, *movers])
-    with reading(user):
-        look_until_seen(ksm, SOON, user.equal_pages)
-        ksm.scan_once()
-        with stress.cpuset("mover", movers[0].pid) as cgroup:
-            unshared = ksm.read("migrate_unshared")
-            while ksm.read("migrate_unshared") == unshared:
-                for nodes in (1, 0, "0-1"):
-                    stress.put(cgroup / "cpuset.mems", nodes)
-                assert user.share_on(0) >= 0.9
-                ksm.scan_once()
-        assert user.share_on(1) == 1
-        for _ in range(SCANS):
-            ksm.scan_once()
-        for _ in range(2 * SOON):
-            look(ksm)
-            assert user.share_on(1) == 1
-    assert movers[1].share_on(0) >= 0.9
-    model.check_intact([user, *movers])
 
 
 @pytest.mark.parametrize("placement", ["fair", "priority"])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Memory of a slow tier, from where no merged page would come back by itself."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from nuksmlab.tenant import StartTenant
 pytestmark = pytest.mark.tiers
 
 FAST_NODE, SLOW_NODE = 0, 2
+SCANS = 3
 
 
 @pytest.mark.parametrize("placement", ["fair", "priority"])
@@ -40,6 +42,26 @@ def test_a_slow_tier_is_not_asked_again_and_again(ksm: Ksm, start: StartTenant) 
     ksm.merge(sum(tenant.equal_pages for tenant in tenants))
     ksm.wait_scans(2)
     assert ksm.read("placed_no_room") == no_room
+
+
+def test_who_may_have_slow_memory_only_has_merged_pages_there(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """But not as long as somebody else may have them where it is fast."""
+    ksm.write("look_cpu_permille", 0)
+    tenants = [start(f"vm-{number}", FAST_NODE, mib=4) for number in range(2)]
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    with ExitStack() as cpusets:
+        for number, tenant in enumerate(tenants):
+            assert tenant.share_on(FAST_NODE) == 1
+            cgroup = cpusets.enter_context(
+                stress.cpuset(f"cpuset-{number}", tenant.pid)
+            )
+            stress.put(cgroup / "cpuset.mems", SLOW_NODE)
+            for _ in range(SCANS):
+                ksm.scan_once()
+        assert [tenant.share_on(SLOW_NODE) for tenant in tenants] == [1, 1]
+    assert all(tenant.bad_pages() == 0 for tenant in tenants)
 
 
 def test_the_machine_has_a_slow_tier() -> None:

@@ -7,6 +7,7 @@
 #include <linux/types.h>
 #include <linux/workqueue_types.h>
 
+struct folio;
 struct mm_struct;
 struct seq_file;
 
@@ -101,8 +102,14 @@ struct nuksm_mm {
 };
 
 #ifdef CONFIG_NUKSM_PLACEMENT
+bool nuksm_stays_put(const struct folio *folio);
 void nuksm_show_process(struct seq_file *m, struct mm_struct *mm);
 #else
+static inline bool nuksm_stays_put(const struct folio *folio)
+{
+	return false;
+}
+
 static inline void nuksm_show_process(struct seq_file *m, struct mm_struct *mm)
 {
 }

@@ -12,6 +12,8 @@
 
 #ifdef CONFIG_NUKSM
 
+#include <linux/capability.h>
+
 /* Pages of the stable trees that have lost their last sharer since these were pruned. */
 static unsigned long nuksm_orphans;
 
@@ -177,8 +179,7 @@ static void nuksm_mark_left(struct ksm_rmap_item *rmap_item)
  * used alike, looks say, or ksmd, who could not move it then: not who joins or leaves.
  */
 #define NUKSM_ASK_AGAIN	1
-#define NUKSM_WAS_MOVED	2
-#define NUKSM_IS_ALIKE	3
+#define NUKSM_IS_ALIKE	2
 
 /* It is to be asked where it belongs in the next scan, as ksmd comes by. */
 static void nuksm_want_asked_as(struct ksm_stable_node *stable_node, u8 why)
@@ -194,16 +195,12 @@ static void nuksm_want_asked(struct ksm_stable_node *stable_node)
 	nuksm_want_asked_as(stable_node, NUKSM_ASK_AGAIN);
 }
 
-/*
- * A page that was to be moved in vain in so many scans, or that others moved each
- * time, is given up: nobody joins it any more. In the latter case it is where it belonged.
- */
-#define NUKSM_GIVEN_UP		3
-#define NUKSM_GIVEN_UP_MOVED	4
+/* A page that was to be moved in vain in so many scans is given up: nobody joins it any more. */
+#define NUKSM_GIVEN_UP		(BIT(NUKSM_VAIN_BITS) - 1)
 
 static bool nuksm_is_given_up(const struct ksm_stable_node *stable_node)
 {
-	return stable_node->vain >= NUKSM_GIVEN_UP;
+	return stable_node->vain == NUKSM_GIVEN_UP;
 }
 
 /* @rmap_item is about to be taken from them. */
@@ -248,9 +245,10 @@ static bool nuksm_has_areas(const struct ksm_stable_node *stable_node)
 
 /*
  * The page of @stable_node was moved, by ksmd or by anybody else, from @kpfn to
- * where the node says. If that was a thread of the kernel, on behalf of a cgroup's
- * owner, who may move what others share as well, it is asked again where it belongs.
- * It is not if reclaim moved it to a slower tier, or somebody who has the right to.
+ * where the node says. If several share it, it is asked again where it belongs: who moved it may
+ * be one of them, whose mapping was the only one for a moment, or a thread of the kernel on behalf
+ * of a cgroup's owner, while ksmd rested (see nuksm_stays_put()). It is not if reclaim moved it to
+ * a slower tier, or somebody who has the right to.
  *
  * Context: the locks of both folios, but perhaps not ksm_thread_mutex.
  */
@@ -268,12 +266,14 @@ static void nuksm_moved(struct ksm_stable_node *stable_node, unsigned long kpfn)
 		nuksm_count_sharer(rmap_item, to, last, 1);
 		cond_resched();
 	}
-	if ((current->flags & (PF_KTHREAD | PF_MEMALLOC)) != PF_KTHREAD ||
-	    nuksm_has_areas(stable_node))
+	if (hlist_empty(&stable_node->hlist) || !stable_node->hlist.first->next ||
+	    nuksm_has_areas(stable_node) || (current->flags & PF_MEMALLOC) ||
+	    (!(current->flags & PF_KTHREAD) && has_capability_noaudit(current, CAP_SYS_NICE)))
 		return;
 	/* After the new place can be seen: ksmd clears it before it looks there */
 	smp_mb();
-	WRITE_ONCE(stable_node->again, NUKSM_WAS_MOVED);
+	if (!READ_ONCE(stable_node->again))
+		WRITE_ONCE(stable_node->again, NUKSM_ASK_AGAIN);
 }
 
 #else /* !CONFIG_NUKSM_PLACEMENT */

@@ -67,6 +67,9 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 	if (ksm_scan.address)
 		return;
 	nuksm_forget_full();
+#ifdef CONFIG_NUKSM_PLACEMENT
+	nuksm_memory_of(mm_slot->slot.mm, &nuksm_scanned_memory);
+#endif
 	domain = nuksm_domain_of(mm_slot->slot.mm);
 	/* Of a process that is new to ksmd nothing is filed */
 	if (!membership->known && domain < NUKSM_NO_DOMAIN) {

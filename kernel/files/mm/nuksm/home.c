@@ -176,7 +176,7 @@ void nuksm_settle(struct mm_struct *mm)
 /**
  * nuksm_memory_of - where a process's memory may be
  * @mm: of the process
- * @nodes: set to those with memory that its cpuset allows
+ * @nodes: set to those with memory that its cpuset allows, or all with memory if it allows none
  */
 void nuksm_memory_of(struct mm_struct *mm, nodemask_t *nodes)
 {
@@ -189,6 +189,8 @@ void nuksm_memory_of(struct mm_struct *mm, nodemask_t *nodes)
 		allowed = cpuset_mems_allowed(owner);
 	rcu_read_unlock();
 	nodes_and(*nodes, allowed, node_states[N_MEMORY]);
+	if (nodes_empty(*nodes))
+		*nodes = node_states[N_MEMORY];
 }
 
 /**

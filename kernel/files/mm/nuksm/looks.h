@@ -141,15 +141,6 @@ static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stal
 /* Looks at what was given up and is not held any more until it is folded, on average. */
 #define NUKSM_GONE_IN	32
 
-/* Was it given up as others moved it from those who use it there? These shall not follow them. */
-static bool nuksm_stays_given_up(const struct ksm_stable_node *stable_node,
-				 const struct ksm_stable_node *target)
-{
-	return stable_node->vain == NUKSM_GIVEN_UP_MOVED &&
-	       pfn_to_nid(READ_ONCE(target->kpfn)) != pfn_to_nid(READ_ONCE(stable_node->kpfn)) &&
-	       nuksm_used_in_looks(stable_node, false, NUMA_NO_NODE) >= NUKSM_LATELY_LOOKS;
-}
-
 /*
  * A page that was given up, and that nobody holds any more, is folded into another one of its
  * content, which has those who were elsewhere: else those of a content that may be given up at all,
@@ -169,7 +160,7 @@ static bool nuksm_fold_given_up(struct ksm_stable_node *stable_node)
 		return false;
 	chain = nuksm_filed_as(stable_node);
 	target = nuksm_dup_for(chain, stable_node);
-	if (!target || nuksm_stays_given_up(stable_node, target))
+	if (!target)
 		return false;
 	folio = nuksm_take_hold(stable_node);
 	if (IS_ERR(folio))

@@ -459,7 +459,7 @@ struct nuksm_replica_stats {
  */
 #define NUKSM_SCAN_BITS		2
 #define NUKSM_MOVES_BITS	3
-#define NUKSM_VAIN_BITS		3
+#define NUKSM_VAIN_BITS		2
 
 /* Bits of its rank in struct ksm_stable_node, and of the round of looks that it is of. */
 #define NUKSM_RANK_BITS		3

@@ -103,57 +103,23 @@ static void nuksm_flush(struct mm_struct *mm, unsigned long address)
 /* Where the memory of the process that a look is at may be; under ksm_thread_mutex. */
 static nodemask_t nuksm_looked_memory;
 
-/*
- * Where a mapping's home is to be: where its process has moved to, unless the area's memory
- * shall be elsewhere; or where it is. If the process's cpuset does not allow that any more,
- * where the page is, or else anywhere where it may be, and where the area's policy wants it,
- * if that names such a node: a preferred one stays what it is if a cpuset changes. The area's
- * policy alone, which anybody may change all the time, moves no home.
+/**
+ * nuksm_stays_put() - is a page left where it is, though its process's memory is moved?
+ * @folio: mapped, by a page table whose lock is held
+ *
+ * Who writes to cpuset.mems of a cgroup has a thread of the kernel move all pages of its
+ * processes, what others share included. A merged page that is somebody else's, too, is not moved
+ * for that: its sharers who are in that cgroup have another home when ksmd or a look comes by, see
+ * nuksm_home_for(), and where it belongs then, all of them say.
+ *
+ * Context: any. Who may move what others share, by a system call, does.
  */
-static int nuksm_home_for(const struct ksm_rmap_item *item, struct mempolicy *policy,
-			  const struct folio *folio)
+bool nuksm_stays_put(const struct folio *folio)
 {
-	int nid = nuksm_settled_on(item->mm), here;
-
-	if (nodes_empty(nuksm_looked_memory))
-		return item->home;
-	if (nid != NUMA_NO_NODE && node_isset(nid, nuksm_looked_memory) &&
-	    nuksm_allows(policy, nid))
-		return nid;
-	if (node_isset(item->home, nuksm_looked_memory))
-		return item->home;
-	here = folio_nid(folio);
-	if (!node_isset(here, nuksm_looked_memory))
-		here = first_node(nuksm_looked_memory);
-	if (nuksm_allows(policy, here))
-		return here;
-	for_each_node_mask(nid, nuksm_looked_memory) {
-		if (nuksm_allows(policy, nid))
-			return nid;
-	}
-	return here;
-}
-
-/*
- * If the process has moved, or its memory may not be where it was, so has its home for this
- * page. Returns whether it has.
- */
-static bool nuksm_rehome(struct ksm_rmap_item *item, struct vm_area_struct *vma,
-			 struct folio *folio)
-{
-	int nid = nuksm_home_for(item, vma->vm_policy, folio);
-	bool moved = false;
-
-	if (nid == item->home || !folio_trylock(folio))
+	if (!(current->flags & PF_KTHREAD) || !folio_test_ksm(folio))
 		return false;
-	if (folio_stable_node(folio) == item->head) {
-		nuksm_count_local(item, folio_nid(folio), -1);
-		item->home = nid;
-		nuksm_count_local(item, folio_nid(folio), 1);
-		moved = true;
-	}
-	folio_unlock(folio);
-	return moved;
+	/* data_race() as a page that was moved all the same is asked again, see nuksm_moved() */
+	return data_race((ksm_run & KSM_RUN_MERGE) && nuksm_places());
 }
 
 /* Notes what a look saw of a mapping. */
@@ -195,7 +161,7 @@ static int nuksm_look_again(struct ksm_rmap_item *item, bool *touched, bool *mov
 		*touched = pte_young(pte) ||
 			   mmu_notifier_test_young(item->mm, address);
 		if (moved)
-			*moved = nuksm_rehome(item, vma, folio);
+			*moved = nuksm_rehome(item, vma, folio, &nuksm_looked_memory);
 		nid = folio_nid(folio);
 	}
 	pte_unmap_unlock(ptep, ptl);

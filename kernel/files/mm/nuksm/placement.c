@@ -132,7 +132,7 @@ u8 nuksm_heat(struct folio *folio, bool touched, bool young)
  * @wanted: where it belonged if every node took pages
  *
  * Nothing belongs on a slow tier, from which nothing would bring a merged page
- * back, unless all who share it are there. Nodes that have no room are passed
+ * back, unless all who share it are there, and it has to leave. Nodes that have no room are passed
  * over; if there is no other, a merged page belongs where it is. Counts and traces
  * what was decided, but not that a page which was looked at stays.
  *
@@ -155,7 +155,7 @@ int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
 			__set_bit(nid, barred);
 	}
 	if (bitmap_equal(barred, ballot->nodes, NUKSM_MOST_NODES)) {
-		if (merged && !bitmap_empty(barred, NUKSM_MOST_NODES))
+		if (merged && !ballot->must_leave && !bitmap_empty(barred, NUKSM_MOST_NODES))
 			return *wanted = here;
 		bitmap_zero(barred, NUKSM_MOST_NODES);
 	}

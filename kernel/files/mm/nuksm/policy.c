@@ -57,6 +57,7 @@ void nuksm_ballot_open(struct nuksm_ballot *ballot,
 	ballot->placement = placement;
 	ballot->number++;
 	ballot->hottest = NUKSM_COLD;
+	ballot->must_leave = false;
 	bitmap_zero(ballot->nodes, NUKSM_MOST_NODES);
 	bitmap_zero(ballot->hot_nodes, NUKSM_MOST_NODES);
 }

@@ -80,6 +80,7 @@ struct nuksm_sharer {
  * @placement: the rule, NUKSM_FAIR or NUKSM_PRIORITY
  * @number: tells this ballot from those before
  * @hottest: enum nuksm_heat, of the hottest sharer
+ * @must_leave: the page is where none of them may have memory, and they are on slow nodes
  * @nodes: that have a sharer
  * @hot_nodes: that have a sharer which is as hot as the hottest, or counts as if it was
  * @weight: of each of @nodes, by priority; of others it is left over from
@@ -89,6 +90,7 @@ struct nuksm_ballot {
 	enum nuksm_placement placement;
 	unsigned long number;
 	u8 hottest;
+	bool must_leave;
 	unsigned long nodes[NUKSM_NODE_LONGS];
 	unsigned long hot_nodes[NUKSM_NODE_LONGS];
 	u64 weight[NUKSM_MOST_NODES];

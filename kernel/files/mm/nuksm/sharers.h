@@ -10,6 +10,8 @@
 
 #ifdef CONFIG_NUKSM_PLACEMENT
 
+#include <linux/memory-tiers.h>
+
 #include "chains.h"
 #include "moving.h"
 #include "walks.h"
@@ -36,6 +38,28 @@ static void nuksm_note_use(struct ksm_rmap_item *rmap_item, struct folio *folio,
 	rmap_item->gave = folio_test_young(folio) && (touched || rmap_item->gave);
 }
 
+/*
+ * If the process has moved, or its memory may not be where it was, but in @memory, so has its home
+ * for this page. Returns whether it has.
+ */
+static bool nuksm_rehome(struct ksm_rmap_item *item, struct vm_area_struct *vma,
+			 struct folio *folio, const nodemask_t *memory)
+{
+	int nid = nuksm_home_for(item, vma->vm_policy, folio_nid(folio), memory);
+	bool moved = false;
+
+	if (nid == item->home || !folio_trylock(folio))
+		return false;
+	if (folio_stable_node(folio) == item->head) {
+		nuksm_count_local(item, folio_nid(folio), -1);
+		item->home = nid;
+		nuksm_count_local(item, folio_nid(folio), 1);
+		moved = true;
+	}
+	folio_unlock(folio);
+	return moved;
+}
+
 /* ksmd has found @folio behind @rmap_item: remember what placement asks for. */
 static void nuksm_visit(struct ksm_rmap_item *rmap_item, struct folio *folio,
 			struct vm_area_struct *vma, bool touched)
@@ -50,6 +74,9 @@ static void nuksm_visit(struct ksm_rmap_item *rmap_item, struct folio *folio,
 		remove_rmap_item_from_tree(rmap_item);
 	if (!(rmap_item->address & STABLE_FLAG))
 		rmap_item->home = folio_nid(folio);
+	else if (nuksm_places() && !nuksm_is_at_home(rmap_item) &&
+		 nuksm_rehome(rmap_item, vma, folio, &nuksm_scanned_memory))
+		nuksm_want_asked(rmap_item->head);
 	nuksm_note_use(rmap_item, folio, touched);
 }
 
@@ -58,7 +85,8 @@ static bool nuksm_stays(const struct ksm_rmap_item *rmap_item,
 			struct vm_area_struct *vma)
 {
 	return nuksm_is_found(rmap_item, vma) &&
-	       !(nuksm_places() && READ_ONCE(rmap_item->head->again));
+	       !(nuksm_places() && (READ_ONCE(rmap_item->head->again) ||
+				    !nuksm_is_at_home(rmap_item)));
 }
 
 /* Its content is another one now: it has nothing to do with the page it left. */
@@ -329,12 +357,11 @@ static bool nuksm_may_be_given_up(struct ksm_stable_node *stable_node)
 }
 
 /*
- * The page was where it does not belong in one more scan, as it could not be moved,
- * or since somebody moves it all the time. Who keeps it there shall not keep it from
- * those who are elsewhere: at last they get pages of their own, which they may
- * merge without this one.
+ * The page was where it does not belong in one more scan, as it could not be moved. Who keeps
+ * it there shall not keep it from those who are elsewhere: at last they get pages of their own,
+ * which they may merge without this one.
  */
-static void nuksm_in_vain(struct ksm_stable_node *stable_node, bool moved)
+static void nuksm_in_vain(struct ksm_stable_node *stable_node)
 {
 	/* Who made it dear to move may have been all who shared it: then it is gone */
 	if (hlist_empty(&stable_node->hlist))
@@ -345,11 +372,8 @@ static void nuksm_in_vain(struct ksm_stable_node *stable_node, bool moved)
 		return;
 	}
 	stable_node->vain++;
-	if (!nuksm_is_given_up(stable_node))
-		return;
-	if (moved)
-		stable_node->vain = NUKSM_GIVEN_UP_MOVED;
-	nuksm_let_go(stable_node);
+	if (nuksm_is_given_up(stable_node))
+		nuksm_let_go(stable_node);
 }
 
 /*
@@ -390,7 +414,7 @@ static void nuksm_add_here(const struct ksm_stable_node *stable_node, unsigned i
 /*
  * By heat the page would stay, or nobody is hot. Do others use it no less than those where it is?
  * Who makes ksmd ask, by joining and leaving, is not to have what chance says followed each time:
- * it asks only if looks have found that, and could not move the page, or if somebody has moved it.
+ * it asks only if looks have found that, and could not move the page.
  */
 static bool nuksm_add_alike(const struct ksm_stable_node *stable_node, int here)
 {
@@ -413,6 +437,29 @@ static bool nuksm_add_alike(const struct ksm_stable_node *stable_node, int here)
 	return nuksm_ballot_add_alike(&nuksm_ballot, looks, here);
 }
 
+/*
+ * The ballot has all who share the page. Are they on slow nodes alone, and may none of them have
+ * memory where it is any more?
+ */
+static bool nuksm_must_leave(const struct ksm_stable_node *stable_node)
+{
+	int nid, here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
+	const struct ksm_rmap_item *sharer;
+	static nodemask_t memory;
+
+	for_each_set_bit(nid, nuksm_ballot.nodes, NUKSM_MOST_NODES) {
+		if (nid == here || node_is_toptier(nid))
+			return false;
+	}
+	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
+		nuksm_memory_of(sharer->mm, &memory);
+		if (node_isset(here, memory))
+			return false;
+		cond_resched();
+	}
+	return true;
+}
+
 /* Fills the ballot with all who share the page. @least: as for nuksm_add_here(). */
 static void nuksm_ask_sharers(const struct ksm_stable_node *stable_node, unsigned int least)
 {
@@ -424,6 +471,7 @@ static void nuksm_ask_sharers(const struct ksm_stable_node *stable_node, unsigne
 		cond_resched();
 	}
 	nuksm_add_here(stable_node, least);
+	nuksm_ballot.must_leave = nuksm_must_leave(stable_node);
 }
 
 /* Nobody uses the page: on any node of those who share it looks leave it where it is. */
@@ -521,8 +569,8 @@ static void nuksm_place_asked(void)
 				    &wanted);
 	if (nid == NUMA_NO_NODE)
 		return;
-	/* Who holds it, or puts it back, does not keep it from those whom looks found */
-	if (why >= NUKSM_WAS_MOVED && nid == wanted && nid == pfn_to_nid(kpfn) &&
+	/* Who holds it does not keep it from those whom looks found */
+	if (why == NUKSM_IS_ALIKE && nid == wanted && nid == pfn_to_nid(kpfn) &&
 	    nuksm_belongs_alike(stable_node, kpfn, &nid, &wanted))
 		again = NUKSM_IS_ALIKE;
 
@@ -555,10 +603,10 @@ static void nuksm_place_asked(void)
 	stable_node->moves = min(stable_node->moves + cost, NUKSM_MOST_MOVES);
 	if (err)
 		nuksm_want_asked_as(stable_node, again);
-	else if (why != NUKSM_WAS_MOVED)
+	else
 		stable_node->vain = 0;
-	if (first && ((err && err != -EAGAIN) || why == NUKSM_WAS_MOVED))
-		nuksm_in_vain(stable_node, !err);
+	if (first && err && err != -EAGAIN)
+		nuksm_in_vain(stable_node);
 }
 
 /* It is asked for the first time. */

@@ -12,6 +12,8 @@
 
 #include <linux/userfaultfd_k.h>
 
+#include "homes.h"
+
 /* For pages of a process's own: whoever asks for them does not wait until there is memory. */
 #define NUKSM_GFP_NOWAIT \
 	((GFP_HIGHUSER_MOVABLE & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN)
@@ -206,7 +208,7 @@ static int __maybe_unused nuksm_unshare_in(struct ksm_rmap_item *sharer,
 	int err = 0;
 
 #ifdef CONFIG_NUKSM_PLACEMENT
-	nuksm_prefer_node(sharer->home);
+	nuksm_prefer_home(sharer);
 #endif
 	if (vma)
 		err = nuksm_unmap_merged(vma, sharer->address & PAGE_MASK);
@@ -268,7 +270,7 @@ static int nuksm_unmerge(struct ksm_mm_slot *mm_slot)
 		vma = find_mergeable_vma(mm, rmap_item->address);
 		if (!vma)
 			continue;
-		nuksm_prefer_node(rmap_item->home);
+		nuksm_prefer_home(rmap_item);
 		err = nuksm_break_ksm(vma, rmap_item->address & PAGE_MASK);
 		if (err == -EBUSY) /* whoever keeps it merged stops no other */
 			err = 0;

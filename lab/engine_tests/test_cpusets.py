@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Whose memory has to be elsewhere, as a cpuset says, has his merged pages there, and
+moves none of those that others share.
+"""
+
+import mmap
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import numa, policy, stress
+from nuksmlab.area import address_of
+from nuksmlab.fuzz import model
+from nuksmlab.ksm import FAST, Ksm, process_stat
+from nuksmlab.looks import SOON, look, look_until_seen, reading
+from nuksmlab.tenant import StartTenant, Tenant
+
+MIB = 8
+SCANS = 3
+
+pytestmark = pytest.mark.needs(nodes=2)
+
+
+def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
+    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+    ksm.set_speed(FAST)
+
+
+def check(tenant: Tenant, wanted: list[float]) -> None:
+    pages = tenant.equal_pages_by_node()
+    found = [pages.get(node, 0) / tenant.equal_pages for node in range(len(wanted))]
+    why = policy.off_by_more_than_chance(found, wanted, tenant.equal_pages)
+    assert why is None
+
+
+@contextmanager
+def cpusets(tenants: Sequence[Tenant]) -> Iterator[list[Path]]:
+    """One for each of them."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(stress.cpuset(f"cpuset-{number}", tenant.pid))
+            for number, tenant in enumerate(tenants)
+        ]
+
+
+def test_what_others_moved_goes_back(ksm: Ksm, start: StartTenant) -> None:
+    """By cpuset.mems of a cgroup, which its owner may write to, while ksmd rests."""
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in range(2)]
+    merge(ksm, tenants)
+    ksm.stop()
+    with stress.cpuset("mover", tenants[0].pid) as cgroup:
+        for node in (0, 1):
+            stress.put(cgroup / "cpuset.mems", node)
+        assert tenants[0].equal_pages_by_node() == {1: tenants[0].equal_pages}
+        stress.put(cgroup / "cpuset.mems", "0-1")  # moves nothing
+        ksm.start()
+        ksm.set_speed(FAST)
+        ksm.wait_scans(SCANS)
+        check(tenants[0], [1 / 2, 1 / 2])
+
+
+def test_who_changes_a_cpuset_moves_no_pages_of_others(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """But those that he alone has."""
+    ksm.write("look_cpu_permille", 0)  # or one finds that his home is another one
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1, 1)]
+    merge(ksm, tenants)
+    ksm.scan_once()
+    unshared = ksm.read("migrate_unshared")
+    with stress.cpuset("mover", tenants[0].pid) as cgroup:
+        for _ in range(SCANS + 1):
+            before = tenants[0].equal_pages_nodes()
+            for node in (1, 0):
+                stress.put(cgroup / "cpuset.mems", node)
+                assert tenants[0].equal_pages_nodes() == before
+            ksm.scan_once()
+        assert ksm.read("migrate_unshared") == unshared
+        for tenant in tenants[1:]:
+            check(tenant, [1 / 2, 1 / 2])
+            assert tenant.bad_pages() == 0
+            tenant.quit()
+        for node in (1, 0):
+            stress.put(cgroup / "cpuset.mems", node)
+            assert tenants[0].share_on(node) == 1
+            for _ in range(SCANS):
+                ksm.scan_once()
+            assert tenants[0].share_on(node) == 1
+
+
+@pytest.mark.slow
+def test_who_changes_a_cpuset_all_the_time_keeps_pages_from_nobody(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """Who uses them has them near, and they stay merged."""
+    ksm.write("look_cpu_permille", 1000)
+    user = start("user", 1, mib=1)
+    movers = [start(f"mover-{number}", 0, mib=1) for number in range(2)]
+    merge(ksm, [user, *movers])
+    with reading(user):
+        look_until_seen(ksm, SOON, user.equal_pages)
+        ksm.scan_once()
+        unshared = ksm.read("migrate_unshared")
+        with stress.cpuset("mover", movers[0].pid) as cgroup:
+            for turn in range(2 * SOON):
+                near = user.share_on(1)
+                assert near >= 0.9
+                for node in (1, 0, 1)[: 2 + turn % 2]:
+                    stress.put(cgroup / "cpuset.mems", node)
+                    assert user.share_on(1) == near
+                look(ksm)
+                ksm.scan_once()
+    assert ksm.read("migrate_unshared") == unshared
+    for tenant in [user, *movers]:
+        merged = process_stat(tenant.pid)["ksm_merging_pages"]
+        assert merged == tenant.equal_pages
+    model.check_intact([user, *movers])
+
+
+def test_what_is_not_merged_follows(ksm: Ksm) -> None:
+    """As in stock: what a parent has together with a child that is moved."""
+    count = 64
+    area = mmap.mmap(-1, count * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE)
+    area.madvise(mmap.MADV_NOHUGEPAGE)
+    area.write(os.urandom(len(area)))
+    ksm.start()
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    try:
+        with stress.cpuset("child", child) as cgroup:
+            for node in (0, 1):
+                stress.put(cgroup / "cpuset.mems", node)
+                nodes = numa.nodes_of(os.getpid(), address_of(area), count)
+                assert nodes == [node] * count
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_pages_go_where_cpusets_want_them_without_looks(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """Nobody uses them. What only one of two may not have on a node stays there."""
+    ksm.write("look_cpu_permille", 0)
+    tenants = [start(f"vm-{number}", 0, mib=MIB) for number in range(2)]
+    merge(ksm, tenants)
+    ksm.scan_once()
+    with cpusets(tenants) as cgroups:
+        for cgroup in cgroups:
+            stress.put(cgroup / "cpuset.mems", 1)
+            assert [tenant.share_on(0) for tenant in tenants] == [1, 1]
+        for _ in range(SCANS):
+            ksm.scan_once()
+        assert [tenant.share_on(1) for tenant in tenants] == [1, 1]
+        stress.put(cgroups[0] / "cpuset.mems", 0)
+        for _ in range(SCANS):
+            ksm.scan_once()
+        check(tenants[1], [1 / 2, 1 / 2])
+    for tenant in tenants:
+        assert process_stat(tenant.pid)["ksm_merging_pages"] == tenant.equal_pages
+    model.check_intact(tenants)
+
+
+def test_who_gets_pages_of_his_own_has_them_where_his_cpuset_wants_them(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """ksmd has not been there since that was changed."""
+    ksm.write("look_cpu_permille", 0)
+    tenants = [start(f"vm-{number}", 0, mib=MIB) for number in range(2)]
+    merge(ksm, tenants)
+    ksm.scan_once()
+    with cpusets(tenants[:1]) as [cgroup]:
+        stress.put(cgroup / "cpuset.mems", 1)
+        assert tenants[0].share_on(0) == 1
+        ksm.unmerge()
+        assert [tenants[0].share_on(1), tenants[1].share_on(0)] == [1, 1]
+    model.check_intact(tenants)
+
+
+@pytest.mark.needs(nodes=4)
+def test_pages_of_several_nodes_go_to_as_many(ksm: Ksm, start: StartTenant) -> None:
+    ksm.write("look_cpu_permille", 0)
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in range(2)]
+    merge(ksm, tenants)
+    with cpusets(tenants) as cgroups:
+        for nodes, wanted in (
+            ("0-1", [1 / 2, 1 / 2, 0, 0]),
+            ("2-3", [0, 0, 1 / 2, 1 / 2]),
+            ("0,3", [1 / 2, 0, 0, 1 / 2]),
+        ):
+            for cgroup in cgroups:
+                stress.put(cgroup / "cpuset.mems", nodes)
+            for _ in range(SCANS):
+                ksm.scan_once()
+            check(tenants[0], wanted)
+    model.check_intact(tenants)
