@@ -90,6 +90,11 @@ class Cgroup:
         words = (self.path / "memory.stat").read_text().split()
         return int(words[words.index(what) + 1])
 
+    def confine(self, nodes: Sequence[int]) -> None:
+        """Its memory may be on these only, or on any if there are none."""
+        put(CGROUPS / "cgroup.subtree_control", "+cpuset")
+        put(self.path / "cpuset.mems", ",".join(map(str, nodes)) + "\n")
+
     def reclaim(self, mib: int) -> None:
         put(self.path / "memory.reclaim", mib << 20)
 
@@ -124,10 +129,12 @@ def cpuset(name: str, pid: int) -> Iterator[Path]:
     put(CGROUPS / "cgroup.subtree_control", "+cpuset")
     path = CGROUPS / name
     path.mkdir()
-    put(path / "cgroup.procs", pid)
-    yield path
-    put(CGROUPS / "cgroup.procs", pid)
-    path.rmdir()
+    try:
+        put(path / "cgroup.procs", pid)
+        yield path
+    finally:
+        put(CGROUPS / "cgroup.procs", pid)
+        path.rmdir()
 
 
 def migrate(pid: int, source: int, target: int) -> None:

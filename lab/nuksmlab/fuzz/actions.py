@@ -63,6 +63,7 @@ class Actions:
             *(self.merge, self.merge, self.merge),
             *(self.place, self.migrate, self.compact, self.split, self.inject_faults),
             *(self.limit, self.limit, self.reclaim, self.reclaim),
+            *(self.confine, self.confine),
             *(self.swap_off_and_on, self.generations),
         ]
         if domains.exist():
@@ -183,6 +184,14 @@ class Actions:
         member = self.crowd.any()
         with self.counted("reclaim from a fuzzer", errno.EAGAIN):
             member.cgroup.reclaim(max(1, member.mib // 2))
+
+    def confine(self) -> None:
+        """Fuzzers to some nodes for their memory, or to none any more."""
+        nodes = self.crowd.nodes
+        chosen = self.choose.sample(nodes, self.choose.randrange(len(nodes)))
+        for member in self.some():
+            with self.counted("change a cpuset"):
+                member.cgroup.confine(chosen)
 
     def some(self) -> list[Member]:
         """Fuzzers: one of a few, more of many."""

@@ -245,10 +245,11 @@ static bool nuksm_has_areas(const struct ksm_stable_node *stable_node)
 
 /*
  * The page of @stable_node was moved, by ksmd or by anybody else, from @kpfn to
- * where the node says. If several share it, it is asked again where it belongs: who moved it may
- * be one of them, whose mapping was the only one for a moment, or a thread of the kernel on behalf
- * of a cgroup's owner, while ksmd rested (see nuksm_stays_put()). It is not if reclaim moved it to
- * a slower tier, or somebody who has the right to.
+ * where the node says. If several share it, and nobody looks, who would see that, it is asked again
+ * where it belongs: who moved it may be one of them, whose mapping was the only one for a moment,
+ * or a thread of the kernel on behalf of a cgroup's owner, while ksmd rested (see
+ * nuksm_stays_put()). It is not if reclaim moved it to a slower tier, or somebody who has the right
+ * to. Looks leave alone what ksmd is to ask: where they come by, that would only take longer.
  *
  * Context: the locks of both folios, but perhaps not ksm_thread_mutex.
  */
@@ -266,7 +267,8 @@ static void nuksm_moved(struct ksm_stable_node *stable_node, unsigned long kpfn)
 		nuksm_count_sharer(rmap_item, to, last, 1);
 		cond_resched();
 	}
-	if (hlist_empty(&stable_node->hlist) || !stable_node->hlist.first->next ||
+	if ((READ_ONCE(nuksm_look_permille) && arch_has_hw_pte_young()) ||
+	    hlist_empty(&stable_node->hlist) || !stable_node->hlist.first->next ||
 	    nuksm_has_areas(stable_node) || (current->flags & PF_MEMALLOC) ||
 	    (!(current->flags & PF_KTHREAD) && has_capability_noaudit(current, CAP_SYS_NICE)))
 		return;

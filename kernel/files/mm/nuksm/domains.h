@@ -68,7 +68,7 @@ static void nuksm_begin_visit(struct ksm_mm_slot *mm_slot)
 		return;
 	nuksm_forget_full();
 #ifdef CONFIG_NUKSM_PLACEMENT
-	nuksm_memory_of(mm_slot->slot.mm, &nuksm_scanned_memory);
+	nuksm_see_memory(mm_slot);
 #endif
 	domain = nuksm_domain_of(mm_slot->slot.mm);
 	/* Of a process that is new to ksmd nothing is filed */

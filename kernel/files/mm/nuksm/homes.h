@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The homes of mappings, by which it is said where merged pages belong, and where they are to be
- * when a process's memory has to be elsewhere.
+ * when a process's memory has to be elsewhere. ksmd finds that out, which comes by all mappings.
  *
  * Included by unmerge.h. All of it runs under ksm_thread_mutex.
  */
@@ -12,24 +12,54 @@
 
 #include <linux/memory-tiers.h>
 
-/* Where the memory of the process that ksmd is at may be. */
-static nodemask_t nuksm_scanned_memory;
+/* ksmd is at this process, or a mapping of its that is not at home: where may its memory be? */
+static void nuksm_see_memory(struct ksm_mm_slot *mm_slot)
+{
+	struct nuksm_memory *memory = &mm_slot->memory;
+	static nodemask_t now;
+
+	nuksm_memory_of(mm_slot->slot.mm, &now);
+	if (nodes_equal(now, memory->now))
+		return;
+	memory->before = memory->now;
+	memory->now = now;
+}
+
+/* May the process that ksmd is at have memory where this mapping's home is? */
+static bool nuksm_is_at_home(const struct ksm_rmap_item *item)
+{
+	return node_isset(item->home, ksm_scan.mm_slot->memory.now);
+}
+
+/* Or is its page, on node @here, where it may have none, and for want of room at its home? */
+static bool nuksm_is_housed(const struct ksm_rmap_item *item, int here)
+{
+	return nuksm_is_at_home(item) &&
+	       (node_isset(here, ksm_scan.mm_slot->memory.now) ||
+		nuksm_node_has_room(item->home));
+}
 
 /*
- * A mapping's home is where its process has no memory any more, but on these nodes. Which one is
- * it to be? As many behind the first one as its home was behind the first node of all, as homes
- * that were on several are to stay apart; if that is slow, has no room, or the area's policy names
- * others, one of those behind it.
+ * A process may have memory on the nodes @now. Where is a mapping's home to be, if it may not be
+ * where it is? Nodes that the process has lost become those that it has got, as homes that are on
+ * several are to stay apart. If that one is slow, has no room, or the area's policy names others,
+ * it is one behind it.
  */
 static int nuksm_home_among(const struct ksm_rmap_item *item, struct mempolicy *policy,
-			    const nodemask_t *memory)
+			    const nodemask_t *before, const nodemask_t *now)
 {
-	unsigned int n, weight = nodes_weight(*memory);
-	int nid = first_node(*memory), best = NUMA_NO_NODE, most = -1;
+	unsigned int n, weight = nodes_weight(*now);
+	static nodemask_t lost, got;
+	int nid, best = NUMA_NO_NODE, most = -1;
 
-	for (n = item->home % weight; n; n--)
-		nid = next_node(nid, *memory);
-	for (n = 0; n < weight; n++, nid = next_node_in(nid, *memory)) {
+	nodes_andnot(lost, *before, *now);
+	nodes_andnot(got, *now, *before);
+	if (nodes_empty(got))
+		got = *now;
+	nid = node_remap(item->home, lost, got);
+	if (!node_isset(nid, *now))
+		nid = next_node_in(nid, *now);
+	for (n = 0; n < weight; n++, nid = next_node_in(nid, *now)) {
 		int suits = 4 * nuksm_allows(policy, nid) + 2 * node_is_toptier(nid) +
 			    nuksm_node_has_room(nid);
 
@@ -41,43 +71,15 @@ static int nuksm_home_among(const struct ksm_rmap_item *item, struct mempolicy *
 	return best;
 }
 
-/*
- * Where a mapping's home is to be: where its process has moved to, unless the area's memory
- * shall be elsewhere; or where it is. If the process's memory may not be there any more, where the
- * page is, if nobody else has it, or else anywhere where it may be. A preferred node of the area's
- * stays what it is if a cpuset changes, and counts less. The area's policy alone, which anybody may
- * change all the time, moves no home.
- */
-static int nuksm_home_for(const struct ksm_rmap_item *item, struct mempolicy *policy, int here,
-			  const nodemask_t *memory)
-{
-	int nid = nuksm_settled_on(item->mm);
-
-	if (nid != NUMA_NO_NODE && node_isset(nid, *memory) && nuksm_allows(policy, nid))
-		return nid;
-	if (node_isset(item->home, *memory))
-		return item->home;
-	if (item->head->rmap_hlist_len == 1 && node_isset(here, *memory) &&
-	    nuksm_allows(policy, here) && node_is_toptier(here))
-		return here;
-	return nuksm_home_among(item, policy, memory);
-}
-
-/* May the process that ksmd is at have memory where this mapping's home is? */
-static bool nuksm_is_at_home(const struct ksm_rmap_item *item)
-{
-	return node_isset(item->home, nuksm_scanned_memory);
-}
-
 /* A page of the sharer's own is to be at his home, or where his memory may be by now. */
 static void nuksm_prefer_home(const struct ksm_rmap_item *sharer)
 {
-	static nodemask_t memory;
+	static nodemask_t now;
 
-	nuksm_memory_of(sharer->mm, &memory);
-	nuksm_prefer_node(node_isset(sharer->home, memory) ?
+	nuksm_memory_of(sharer->mm, &now);
+	nuksm_prefer_node(node_isset(sharer->home, now) ?
 				  sharer->home :
-				  nuksm_home_among(sharer, NULL, &memory));
+				  nuksm_home_among(sharer, NULL, &NODE_MASK_NONE, &now));
 }
 
 #endif /* CONFIG_NUKSM_PLACEMENT */

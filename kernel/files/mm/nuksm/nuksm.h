@@ -453,6 +453,16 @@ struct nuksm_replica_stats {
 /* Bits of the number of a node in struct ksm_rmap_item. */
 #define NUKSM_HOME_BITS	10
 
+/**
+ * struct nuksm_memory - on which nodes a process may have memory, as ksmd has seen it
+ * @now: these
+ * @before: and those before that was changed
+ */
+struct nuksm_memory {
+	nodemask_t now;
+	nodemask_t before;
+};
+
 /*
  * Bits of a scan's number in struct ksm_stable_node, of moves within it, and of the
  * scans in which they were in vain.

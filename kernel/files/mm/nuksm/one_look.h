@@ -103,14 +103,28 @@ static void nuksm_flush(struct mm_struct *mm, unsigned long address)
 /* Where the memory of the process that a look is at may be; under ksm_thread_mutex. */
 static nodemask_t nuksm_looked_memory;
 
+/*
+ * Where a mapping's home is to be: where its process has moved to, unless its memory, or the
+ * area's, shall be elsewhere; or where it is. The area's policy alone, which anybody may change all
+ * the time, moves no home.
+ */
+static int nuksm_home_for(const struct ksm_rmap_item *item, struct mempolicy *policy)
+{
+	int nid = nuksm_settled_on(item->mm);
+	bool moves = nid != NUMA_NO_NODE && node_isset(nid, nuksm_looked_memory) &&
+		     nuksm_allows(policy, nid);
+
+	return moves ? nid : item->home;
+}
+
 /**
  * nuksm_stays_put() - is a page left where it is, though its process's memory is moved?
  * @folio: mapped, by a page table whose lock is held
  *
  * Who writes to cpuset.mems of a cgroup has a thread of the kernel move all pages of its
  * processes, what others share included. A merged page that is somebody else's, too, is not moved
- * for that: its sharers who are in that cgroup have another home when ksmd or a look comes by, see
- * nuksm_home_for(), and where it belongs then, all of them say.
+ * for that: its sharers who are in that cgroup have another home when ksmd comes by, see
+ * nuksm_house(), and where it belongs then, all of them say.
  *
  * Context: any. Who may move what others share, by a system call, does.
  */
@@ -134,7 +148,7 @@ static void nuksm_note_use_of(struct ksm_rmap_item *item, bool touched, int nid)
 }
 
 /*
- * Was the merged page used since, and where is it? If its home has to be elsewhere, it is
+ * Was the merged page used since, and where is it? If its process has moved, so has its home
  * from now on, and *@moved says so; not without @moved. Returns the node, or NUMA_NO_NODE if it is
  * not there.
  */
@@ -161,7 +175,7 @@ static int nuksm_look_again(struct ksm_rmap_item *item, bool *touched, bool *mov
 		*touched = pte_young(pte) ||
 			   mmu_notifier_test_young(item->mm, address);
 		if (moved)
-			*moved = nuksm_rehome(item, vma, folio, &nuksm_looked_memory);
+			*moved = nuksm_rehome(item, folio, nuksm_home_for(item, vma->vm_policy));
 		nid = folio_nid(folio);
 	}
 	pte_unmap_unlock(ptep, ptl);

@@ -38,14 +38,9 @@ static void nuksm_note_use(struct ksm_rmap_item *rmap_item, struct folio *folio,
 	rmap_item->gave = folio_test_young(folio) && (touched || rmap_item->gave);
 }
 
-/*
- * If the process has moved, or its memory may not be where it was, but in @memory, so has its home
- * for this page. Returns whether it has.
- */
-static bool nuksm_rehome(struct ksm_rmap_item *item, struct vm_area_struct *vma,
-			 struct folio *folio, const nodemask_t *memory)
+/* A mapping's home is @nid from now on, if nobody has the page's lock. Returns whether it is. */
+static bool nuksm_rehome(struct ksm_rmap_item *item, struct folio *folio, int nid)
 {
-	int nid = nuksm_home_for(item, vma->vm_policy, folio_nid(folio), memory);
 	bool moved = false;
 
 	if (nid == item->home || !folio_trylock(folio))
@@ -58,6 +53,29 @@ static bool nuksm_rehome(struct ksm_rmap_item *item, struct vm_area_struct *vma,
 	}
 	folio_unlock(folio);
 	return moved;
+}
+
+/*
+ * A process may not have memory any more where the home of a mapping is, or has no room for its
+ * page there: it moves to where the page is, if nobody else has that and it may be there. Then all
+ * sharers are asked.
+ */
+static void nuksm_house(struct ksm_rmap_item *item, struct folio *folio,
+			struct vm_area_struct *vma)
+{
+	struct nuksm_memory *memory = &ksm_scan.mm_slot->memory;
+	int nid, here = folio_nid(folio);
+
+	/* ksmd may have come to the process long ago */
+	nuksm_see_memory(ksm_scan.mm_slot);
+	if (nuksm_is_housed(item, here))
+		return;
+	if (item->head->rmap_hlist_len == 1 && node_isset(here, memory->now))
+		nid = here;
+	else
+		nid = nuksm_home_among(item, vma->vm_policy, &memory->before, &memory->now);
+	if (nuksm_rehome(item, folio, nid))
+		nuksm_want_asked(item->head);
 }
 
 /* ksmd has found @folio behind @rmap_item: remember what placement asks for. */
@@ -74,9 +92,8 @@ static void nuksm_visit(struct ksm_rmap_item *rmap_item, struct folio *folio,
 		remove_rmap_item_from_tree(rmap_item);
 	if (!(rmap_item->address & STABLE_FLAG))
 		rmap_item->home = folio_nid(folio);
-	else if (nuksm_places() && !nuksm_is_at_home(rmap_item) &&
-		 nuksm_rehome(rmap_item, vma, folio, &nuksm_scanned_memory))
-		nuksm_want_asked(rmap_item->head);
+	else if (nuksm_places() && !nuksm_is_housed(rmap_item, folio_nid(folio)))
+		nuksm_house(rmap_item, folio, vma);
 	nuksm_note_use(rmap_item, folio, touched);
 }
 
@@ -453,7 +470,7 @@ static bool nuksm_must_leave(const struct ksm_stable_node *stable_node)
 	}
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
 		nuksm_memory_of(sharer->mm, &memory);
-		if (node_isset(here, memory))
+		if (!ksm_test_exit(sharer->mm) && node_isset(here, memory))
 			return false;
 		cond_resched();
 	}

@@ -237,7 +237,7 @@ static bool nuksm_break(struct ksm_rmap_item *rmap_item)
 	if (!nuksm_lock_mm(mm))
 		return true;
 #ifdef CONFIG_NUKSM_PLACEMENT
-	nuksm_prefer_node(rmap_item->home);
+	nuksm_prefer_home(rmap_item);
 #endif
 	vma = find_mergeable_vma(mm, rmap_item->address);
 	/* If its memory has failed, it is not read for that, either */
