@@ -49,7 +49,6 @@ def cpusets(tenants: Sequence[Tenant]) -> Iterator[list[Path]]:
 
 def test_what_others_moved_goes_back(ksm: Ksm, start: StartTenant) -> None:
     """By cpuset.mems of a cgroup, which its owner may write to, while ksmd rests."""
-    ksm.write("look_cpu_permille", 0)  # or they bring it back
     tenants = [start(f"vm-{node}", node, mib=MIB) for node in range(2)]
     merge(ksm, tenants)
     ksm.stop()
@@ -164,6 +163,30 @@ def test_pages_go_where_cpusets_want_them_without_looks(
         check(tenants[1], [1 / 2, 1 / 2])
     for tenant in tenants:
         assert process_stat(tenant.pid)["ksm_merging_pages"] == tenant.equal_pages
+    model.check_intact(tenants)
+
+
+def test_looks_leave_pages_where_cpusets_want_them(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """Moved there while ksmd rested; homes are what they were until it comes by."""
+    ksm.write("look_cpu_permille", 1000)
+    tenants = [start(f"vm-{number}", 0, mib=MIB) for number in range(2)]
+    merge(ksm, tenants)
+    ksm.stop()
+    with cpusets(tenants) as cgroups:
+        for cgroup in cgroups:
+            stress.put(cgroup / "cpuset.mems", 1)
+        ksm.write("pages_to_scan", 0)
+        ksm.start()
+        with reading(tenants[0]):
+            for _ in range(SOON):
+                look(ksm)
+        assert [tenant.share_on(1) for tenant in tenants] == [1, 1]
+        ksm.set_speed(FAST)
+        ksm.wait_scans(SCANS)
+        assert [tenant.share_on(1) for tenant in tenants] == [1, 1]
+        assert process_stat(tenants[0].pid)["ksm_merged_remote"] == 0
     model.check_intact(tenants)
 
 

@@ -175,18 +175,18 @@ static void nuksm_mark_left(struct ksm_rmap_item *rmap_item)
 }
 
 /*
- * What the again of struct ksm_stable_node may be, besides 0. That it belongs elsewhere as it is
- * used alike, looks say, or ksmd, who could not move it then: not who joins or leaves.
+ * What the again of struct ksm_stable_node may be, besides 0; what is more goes first. That others
+ * moved it keeps nobody from looking. That it belongs elsewhere as it is used alike, looks say, or
+ * ksmd, who could not move it then: not who joins or leaves.
  */
-#define NUKSM_ASK_AGAIN	1
-#define NUKSM_IS_ALIKE	2
+#define NUKSM_WAS_MOVED	1
+#define NUKSM_ASK_AGAIN	2
+#define NUKSM_IS_ALIKE	3
 
 /* It is to be asked where it belongs in the next scan, as ksmd comes by. */
 static void nuksm_want_asked_as(struct ksm_stable_node *stable_node, u8 why)
 {
-	u8 again = READ_ONCE(stable_node->again);
-
-	if (nuksm_places() && (!again || (again == NUKSM_ASK_AGAIN && why != again)))
+	if (nuksm_places() && why > READ_ONCE(stable_node->again))
 		WRITE_ONCE(stable_node->again, why);
 }
 
@@ -245,11 +245,10 @@ static bool nuksm_has_areas(const struct ksm_stable_node *stable_node)
 
 /*
  * The page of @stable_node was moved, by ksmd or by anybody else, from @kpfn to
- * where the node says. If several share it, and nobody looks, who would see that, it is asked again
- * where it belongs: who moved it may be one of them, whose mapping was the only one for a moment,
- * or a thread of the kernel on behalf of a cgroup's owner, while ksmd rested (see
- * nuksm_stays_put()). It is not if reclaim moved it to a slower tier, or somebody who has the right
- * to. Looks leave alone what ksmd is to ask: where they come by, that would only take longer.
+ * where the node says. If several share it, it is asked again where it belongs: who moved it may
+ * be one of them, whose mapping was the only one for a moment, or a thread of the kernel on behalf
+ * of a cgroup's owner, while ksmd rested (see nuksm_stays_put()). It is not if reclaim moved it to
+ * a slower tier, or somebody who has the right to.
  *
  * Context: the locks of both folios, but perhaps not ksm_thread_mutex.
  */
@@ -267,15 +266,14 @@ static void nuksm_moved(struct ksm_stable_node *stable_node, unsigned long kpfn)
 		nuksm_count_sharer(rmap_item, to, last, 1);
 		cond_resched();
 	}
-	if ((READ_ONCE(nuksm_look_permille) && arch_has_hw_pte_young()) ||
-	    hlist_empty(&stable_node->hlist) || !stable_node->hlist.first->next ||
+	if (hlist_empty(&stable_node->hlist) || !stable_node->hlist.first->next ||
 	    nuksm_has_areas(stable_node) || (current->flags & PF_MEMALLOC) ||
 	    (!(current->flags & PF_KTHREAD) && has_capability_noaudit(current, CAP_SYS_NICE)))
 		return;
 	/* After the new place can be seen: ksmd clears it before it looks there */
 	smp_mb();
 	if (!READ_ONCE(stable_node->again))
-		WRITE_ONCE(stable_node->again, NUKSM_ASK_AGAIN);
+		WRITE_ONCE(stable_node->again, NUKSM_WAS_MOVED);
 }
 
 #else /* !CONFIG_NUKSM_PLACEMENT */

@@ -31,14 +31,6 @@ static bool nuksm_is_at_home(const struct ksm_rmap_item *item)
 	return node_isset(item->home, ksm_scan.mm_slot->memory.now);
 }
 
-/* Or is its page, on node @here, where it may have none, and for want of room at its home? */
-static bool nuksm_is_housed(const struct ksm_rmap_item *item, int here)
-{
-	return nuksm_is_at_home(item) &&
-	       (node_isset(here, ksm_scan.mm_slot->memory.now) ||
-		nuksm_node_has_room(item->home));
-}
-
 /*
  * A process may have memory on the nodes @now. Where is a mapping's home to be, if it may not be
  * where it is? Nodes that the process has lost become those that it has got, as homes that are on
@@ -54,11 +46,11 @@ static int nuksm_home_among(const struct ksm_rmap_item *item, struct mempolicy *
 
 	nodes_andnot(lost, *before, *now);
 	nodes_andnot(got, *now, *before);
+	if (!node_isset(item->home, lost))
+		nodes_complement(lost, *now);
 	if (nodes_empty(got))
 		got = *now;
-	nid = node_remap(item->home, lost, got);
-	if (!node_isset(nid, *now))
-		nid = next_node_in(nid, *now);
+	nid = node_isset(item->home, *now) ? item->home : node_remap(item->home, lost, got);
 	for (n = 0; n < weight; n++, nid = next_node_in(nid, *now)) {
 		int suits = 4 * nuksm_allows(policy, nid) + 2 * node_is_toptier(nid) +
 			    nuksm_node_has_room(nid);

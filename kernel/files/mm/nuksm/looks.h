@@ -212,7 +212,7 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 		if (nuksm_fold_given_up(stable_node))
 			return 1;
 	}
-	waits = READ_ONCE(stable_node->again) || nuksm_is_given_up(stable_node);
+	waits = READ_ONCE(stable_node->again) > NUKSM_WAS_MOVED || nuksm_is_given_up(stable_node);
 	if (waits && !stable_node->replica &&
 	    (nuksm_is_given_up(stable_node) ||
 	     READ_ONCE(stable_node->again) != NUKSM_IS_ALIKE))

@@ -56,6 +56,17 @@ static bool nuksm_rehome(struct ksm_rmap_item *item, struct folio *folio, int ni
 }
 
 /*
+ * May the process that ksmd is at have memory where this mapping's home is? But if the page is
+ * where it may have none, and nobody's home is, for want of room at this one, that is no home.
+ */
+static bool nuksm_is_housed(const struct ksm_rmap_item *item, int here)
+{
+	return nuksm_is_at_home(item) &&
+	       (node_isset(here, ksm_scan.mm_slot->memory.now) ||
+		nuksm_node_has_room(item->home) || nuksm_has_sharer_on(item->head, here));
+}
+
+/*
  * A process may not have memory any more where the home of a mapping is, or has no room for its
  * page there: it moves to where the page is, if nobody else has that and it may be there. Then all
  * sharers are asked.
@@ -70,7 +81,8 @@ static void nuksm_house(struct ksm_rmap_item *item, struct folio *folio,
 	nuksm_see_memory(ksm_scan.mm_slot);
 	if (nuksm_is_housed(item, here))
 		return;
-	if (item->head->rmap_hlist_len == 1 && node_isset(here, memory->now))
+	if (item->head->rmap_hlist_len == 1 && node_isset(here, memory->now) &&
+	    node_is_toptier(here))
 		nid = here;
 	else
 		nid = nuksm_home_among(item, vma->vm_policy, &memory->before, &memory->now);
