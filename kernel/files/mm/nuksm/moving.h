@@ -182,26 +182,6 @@ static bool nuksm_has_sharer_on(const struct ksm_stable_node *stable_node, int n
 }
 
 /*
- * May any of those whose home is @nid have memory there? A cpuset may have changed since ksmd, who
- * gives them another home then, came by them.
- */
-static bool nuksm_is_home_on(const struct ksm_stable_node *stable_node, int nid)
-{
-	const struct ksm_rmap_item *sharer;
-	static nodemask_t now;
-
-	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		cond_resched();
-		if (sharer->home != nid || ksm_test_exit(sharer->mm))
-			continue;
-		nuksm_memory_of(sharer->mm, &now);
-		if (node_isset(nid, now))
-			return true;
-	}
-	return false;
-}
-
-/*
  * Takes hold of a merged page: it can neither be moved by others nor go away, and
  * @stable_node stays. Those who are about to move it have its lock, and do not look
  * who holds it any more; from now on they see that somebody does.
@@ -219,21 +199,17 @@ static struct folio *nuksm_take_hold(struct ksm_stable_node *stable_node)
 
 /*
  * Moves the page. Returns 0 if it was moved; -ENOENT if it is gone, and @stable_node with it;
- * -EBUSY if somebody holds it, or the like; -EAGAIN if nobody whose home is on node @nid may have
- * memory there any more, or if it was too dear, and who made it so shares it no more, and nobody
- * else on that node; -ENOMEM or -EBUSY if he still does. *@cost: what that
+ * -EBUSY if somebody holds it, or the like; -EAGAIN if it was too dear, and who made it so shares
+ * it no more, and nobody else on node @nid; -ENOMEM or -EBUSY if he still does. *@cost: what that
  * took, in moves of pages whose mappings are easy to find.
  */
 static int nuksm_move(struct ksm_stable_node *stable_node, int nid, unsigned int *cost)
 {
-	struct folio *folio;
+	struct folio *folio = nuksm_take_hold(stable_node);
 	unsigned int areas;
 	int err = -EBUSY;
 
 	*cost = 1;
-	if (!nuksm_is_home_on(stable_node, nid))
-		return -EAGAIN;
-	folio = nuksm_take_hold(stable_node);
 	if (!folio)
 		return -ENOENT;
 	if (IS_ERR(folio))

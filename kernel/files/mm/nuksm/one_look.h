@@ -104,15 +104,15 @@ static void nuksm_flush(struct mm_struct *mm, unsigned long address)
 static nodemask_t nuksm_looked_memory;
 
 /*
- * Where a mapping's home is to be: where its process has moved to, unless its memory, or the
- * area's, shall be elsewhere; or where it is. The area's policy alone, which anybody may change all
- * the time, moves no home.
+ * Where a mapping's home is to be: where its process has moved to, if there is room, unless its
+ * memory, or the area's, shall be elsewhere; or where it is. The area's policy alone, which anybody
+ * may change all the time, moves no home.
  */
 static int nuksm_home_for(const struct ksm_rmap_item *item, struct mempolicy *policy)
 {
 	int nid = nuksm_settled_on(item->mm);
 	bool moves = nid != NUMA_NO_NODE && node_isset(nid, nuksm_looked_memory) &&
-		     nuksm_allows(policy, nid);
+		     nuksm_allows(policy, nid) && nuksm_node_has_room(nid);
 
 	return moves ? nid : item->home;
 }

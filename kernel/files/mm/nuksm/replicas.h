@@ -367,7 +367,7 @@ static bool nuksm_spread(struct ksm_stable_node *stable_node,
 		struct ksm_stable_node *target;
 		struct mm_struct *payer;
 
-		if (nid == here || !nuksm_is_home_on(stable_node, nid))
+		if (nid == here)
 			continue;
 		n = 0;
 		target = nuksm_dup_on(*chain, nid, stable_node);

@@ -57,13 +57,15 @@ static bool nuksm_rehome(struct ksm_rmap_item *item, struct folio *folio, int ni
 
 /*
  * May the process that ksmd is at have memory where this mapping's home is? But if the page is
- * where it may have none, and nobody's home is, for want of room at this one, that is no home.
+ * where it may have none, and nobody's home is, for want of room at this one, that is no home. To
+ * ask that for each of many sharers takes too long: one home is enough.
  */
 static bool nuksm_is_housed(const struct ksm_rmap_item *item, int here)
 {
 	return nuksm_is_at_home(item) &&
 	       (node_isset(here, ksm_scan.mm_slot->memory.now) ||
-		nuksm_node_has_room(item->home) || nuksm_has_sharer_on(item->head, here));
+		nuksm_node_has_room(item->home) ||
+		item->head->hlist.first != &item->hlist || nuksm_has_sharer_on(item->head, here));
 }
 
 /*
@@ -489,14 +491,39 @@ static bool nuksm_must_leave(const struct ksm_stable_node *stable_node)
 	return true;
 }
 
+/* Where somebody who shares the page that is asked has his home, and may have memory. */
+static unsigned long nuksm_homes[NUKSM_NODE_LONGS];
+
+/*
+ * A cpuset may have changed since ksmd, who gives sharers another home then, came by them: until it
+ * does, they draw the page nowhere, but to where others may have it.
+ */
+static void nuksm_find_homes(const struct ksm_stable_node *stable_node)
+{
+	const struct ksm_rmap_item *sharer;
+	static nodemask_t now;
+
+	bitmap_zero(nuksm_homes, NUKSM_MOST_NODES);
+	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
+		cond_resched();
+		if (test_bit(sharer->home, nuksm_homes) || ksm_test_exit(sharer->mm))
+			continue;
+		nuksm_memory_of(sharer->mm, &now);
+		if (node_isset(sharer->home, now))
+			__set_bit(sharer->home, nuksm_homes);
+	}
+}
+
 /* Fills the ballot with all who share the page. @least: as for nuksm_add_here(). */
 static void nuksm_ask_sharers(const struct ksm_stable_node *stable_node, unsigned int least)
 {
 	const struct ksm_rmap_item *sharer;
 
+	nuksm_find_homes(stable_node);
 	nuksm_ballot_open(&nuksm_ballot, READ_ONCE(nuksm_placement));
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		nuksm_add_sharer(sharer, nuksm_own_heat(sharer));
+		if (test_bit(sharer->home, nuksm_homes))
+			nuksm_add_sharer(sharer, nuksm_own_heat(sharer));
 		cond_resched();
 	}
 	nuksm_add_here(stable_node, least);
