@@ -298,6 +298,7 @@ bool may_refuse(int error)
 		EBUSY,  EEXIST, EINVAL, ENOENT, ENOMEM,
 		EFAULT, /* several mappings, where mremap() takes one */
 		EIO,	/* pages that mbind() could not move */
+		EACCES, /* a node that its cpuset does not allow */
 		ENOSYS, /* a kernel without it */
 		EBADF,	/* and with no descriptor for it */
 	};
