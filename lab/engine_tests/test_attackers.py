@@ -9,6 +9,7 @@ import pytest
 
 from nuksmlab import policy
 from nuksmlab.ksm import FAST, Ksm
+from nuksmlab.shares import merge
 from nuksmlab.tenant import StartTenant, Tenant
 
 MIB = 8
@@ -36,10 +37,6 @@ def all_that_are_elsewhere(
 ) -> list[int]:
     """What a tenant sees that asks where its pages are."""
     return [page for page, node in enumerate(nodes) if node != home]
-
-
-def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
-    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
 
 
 def shares(tenant: Tenant, nodes: Sequence[int]) -> list[float]:

@@ -12,29 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import numa, policy, stress
+from nuksmlab import numa, stress, wait
 from nuksmlab.area import address_of
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import FAST, Ksm, process_stat
 from nuksmlab.looks import SOON, look, look_until_seen, reading
+from nuksmlab.shares import check, keep_merging
 from nuksmlab.tenant import StartTenant, Tenant, fill_node
 
 MIB = 8
+# Pages after which ksmd is in the middle of a process.
+BATCH = 100
 SCANS = 3
 
 pytestmark = pytest.mark.needs(nodes=2)
-
-
-def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
-    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
-    ksm.set_speed(FAST)
-
-
-def check(tenant: Tenant, wanted: list[float]) -> None:
-    pages = tenant.equal_pages_by_node()
-    found = [pages.get(node, 0) / tenant.equal_pages for node in range(len(wanted))]
-    why = policy.off_by_more_than_chance(found, wanted, tenant.equal_pages)
-    assert why is None
 
 
 @contextmanager
@@ -47,10 +38,20 @@ def cpusets(tenants: Sequence[Tenant]) -> Iterator[list[Path]]:
         ]
 
 
+@pytest.fixture
+def pair(ksm: Ksm, start: StartTenant) -> Iterator[list[Tenant]]:
+    """Two of node 0, merged, and nobody looks; what is in them has to last."""
+    ksm.write("look_cpu_permille", 0)
+    pair = [start(f"vm-{number}", 0, mib=MIB) for number in range(2)]
+    keep_merging(ksm, pair)
+    yield pair
+    model.check_intact(pair)
+
+
 def test_what_others_moved_goes_back(ksm: Ksm, start: StartTenant) -> None:
     """By cpuset.mems of a cgroup, which its owner may write to, while ksmd rests."""
     tenants = [start(f"vm-{node}", node, mib=MIB) for node in range(2)]
-    merge(ksm, tenants)
+    keep_merging(ksm, tenants)
     ksm.stop()
     with stress.cpuset("mover", tenants[0].pid) as cgroup:
         for node in (0, 1):
@@ -69,7 +70,7 @@ def test_who_changes_a_cpuset_moves_no_pages_of_others(
     """But those that he alone has."""
     ksm.write("look_cpu_permille", 0)  # or one finds that his home is another one
     tenants = [start(f"vm-{node}", node, mib=MIB) for node in (0, 1, 1)]
-    merge(ksm, tenants)
+    keep_merging(ksm, tenants)
     ksm.scan_once()
     unshared = ksm.read("migrate_unshared")
     with stress.cpuset("mover", tenants[0].pid) as cgroup:
@@ -100,7 +101,7 @@ def test_who_changes_a_cpuset_all_the_time_keeps_pages_from_nobody(
     ksm.write("look_cpu_permille", 1000)
     user = start("user", 1, mib=1)
     movers = [start(f"mover-{number}", 0, mib=1) for number in range(2)]
-    merge(ksm, [user, *movers])
+    keep_merging(ksm, [user, *movers])
     with reading(user):
         look_until_seen(ksm, SOON, user.equal_pages)
         ksm.scan_once()
@@ -143,91 +144,119 @@ def test_what_is_not_merged_follows(ksm: Ksm) -> None:
 
 
 def test_pages_go_where_cpusets_want_them_without_looks(
-    ksm: Ksm, start: StartTenant
+    ksm: Ksm, pair: list[Tenant]
 ) -> None:
     """Nobody uses them. What only one of two may not have on a node stays there."""
-    ksm.write("look_cpu_permille", 0)
-    tenants = [start(f"vm-{number}", 0, mib=MIB) for number in range(2)]
-    merge(ksm, tenants)
     ksm.scan_once()
-    with cpusets(tenants) as cgroups:
+    with cpusets(pair) as cgroups:
         for cgroup in cgroups:
             stress.put(cgroup / "cpuset.mems", 1)
-            assert [tenant.share_on(0) for tenant in tenants] == [1, 1]
+            assert [tenant.share_on(0) for tenant in pair] == [1, 1]
         for _ in range(SCANS):
             ksm.scan_once()
-        assert [tenant.share_on(1) for tenant in tenants] == [1, 1]
+        assert [tenant.share_on(1) for tenant in pair] == [1, 1]
         stress.put(cgroups[0] / "cpuset.mems", 0)
         for _ in range(SCANS):
             ksm.scan_once()
-        check(tenants[1], [1 / 2, 1 / 2])
-    for tenant in tenants:
+        check(pair[1], [1 / 2, 1 / 2])
+    for tenant in pair:
         assert process_stat(tenant.pid)["ksm_merging_pages"] == tenant.equal_pages
-    model.check_intact(tenants)
 
 
 def test_looks_leave_pages_where_cpusets_want_them(
-    ksm: Ksm, start: StartTenant
+    ksm: Ksm, pair: list[Tenant]
 ) -> None:
     """Moved there while ksmd rested; homes are what they were until it comes by."""
     ksm.write("look_cpu_permille", 1000)
-    tenants = [start(f"vm-{number}", 0, mib=MIB) for number in range(2)]
-    merge(ksm, tenants)
     ksm.stop()
-    with cpusets(tenants) as cgroups:
+    with cpusets(pair) as cgroups:
         for cgroup in cgroups:
             stress.put(cgroup / "cpuset.mems", 1)
         ksm.write("pages_to_scan", 0)
         ksm.start()
-        with reading(tenants[0]):
+        with reading(pair[0]):
             for _ in range(SOON):
                 look(ksm)
-        assert [tenant.share_on(1) for tenant in tenants] == [1, 1]
+        assert [tenant.share_on(1) for tenant in pair] == [1, 1]
         ksm.set_speed(FAST)
         ksm.wait_scans(SCANS)
-        assert [tenant.share_on(1) for tenant in tenants] == [1, 1]
-        assert process_stat(tenants[0].pid)["ksm_merged_remote"] == 0
+        assert [tenant.share_on(1) for tenant in pair] == [1, 1]
+        assert process_stat(pair[0].pid)["ksm_merged_remote"] == 0
+
+
+def test_looks_bring_back_what_others_moved(ksm: Ksm, start: StartTenant) -> None:
+    """To who uses it: they do not wait for ksmd, who is to ask it, too."""
+    ksm.write("look_cpu_permille", 1000)
+    tenants = [start(f"vm-{node}", node, mib=MIB) for node in range(2)]
+    keep_merging(ksm, tenants)
+    ksm.stop()
+    with stress.cpuset("mover", tenants[0].pid) as cgroup:
+        for nodes in (0, 1, "0-1"):
+            stress.put(cgroup / "cpuset.mems", nodes)
+    assert tenants[0].share_on(1) == 1
+    ksm.write("pages_to_scan", 0)
+    ksm.start()
+    with reading(tenants[0]):
+        look_until_seen(ksm, 2 * SOON, tenants[0].equal_pages)
+        assert tenants[0].share_on(0) >= 0.9
     model.check_intact(tenants)
+
+
+def test_ksmd_goes_by_what_cpusets_say_now(ksm: Ksm, pair: list[Tenant]) -> None:
+    """Not as it came to the process, in the middle of which it rests meanwhile."""
+    ksm.scan_once()
+    ksm.rest()
+    before = ksm.read("pages_scanned")
+    ksm.write("pages_to_scan", BATCH)
+    ksm.start()
+    wait.until(lambda: ksm.read("pages_scanned") > before, lambda: "ksmd has not begun")
+    with cpusets(pair) as cgroups:
+        for cgroup, tenant in zip(cgroups, pair, strict=True):
+            stress.put(cgroup / "cpuset.mems", 1)
+            os.sched_setaffinity(tenant.pid, numa.cpus(1))
+        ksm.write("look_cpu_permille", 1000)
+        with reading(pair[0]), reading(pair[1]):
+            look_until_seen(ksm, 2 * SOON, pair[0].equal_pages)
+            ksm.write("look_cpu_permille", 0)
+        remote = [process_stat(tenant.pid)["ksm_merged_remote"] for tenant in pair]
+        assert max(remote) <= 0.1 * pair[0].equal_pages
+        ksm.scan_once()
+        for tenant, before in zip(pair, remote, strict=True):
+            assert process_stat(tenant.pid)["ksm_merged_remote"] <= before
 
 
 def test_who_gets_pages_of_his_own_has_them_where_his_cpuset_wants_them(
-    ksm: Ksm, start: StartTenant
+    ksm: Ksm, pair: list[Tenant]
 ) -> None:
     """ksmd has not been there since that was changed."""
-    ksm.write("look_cpu_permille", 0)
-    tenants = [start(f"vm-{number}", 0, mib=MIB) for number in range(2)]
-    merge(ksm, tenants)
     ksm.scan_once()
-    with cpusets(tenants[:1]) as [cgroup]:
+    with cpusets(pair[:1]) as [cgroup]:
         stress.put(cgroup / "cpuset.mems", 1)
-        assert tenants[0].share_on(0) == 1
+        assert pair[0].share_on(0) == 1
         ksm.unmerge()
-        assert [tenants[0].share_on(1), tenants[1].share_on(0)] == [1, 1]
-    model.check_intact(tenants)
+        assert [pair[0].share_on(1), pair[1].share_on(0)] == [1, 1]
 
 
 @pytest.mark.needs(nodes=4)
-def test_pages_do_not_stay_for_want_of_room(ksm: Ksm, start: StartTenant) -> None:
+def test_pages_do_not_stay_for_want_of_room(
+    ksm: Ksm, start: StartTenant, pair: list[Tenant]
+) -> None:
     """Where a cpuset wants none of them, while another of its nodes has some."""
-    ksm.write("look_cpu_permille", 0)
-    tenants = [start(f"vm-{number}", 0, mib=MIB) for number in range(2)]
-    merge(ksm, tenants)
-    with cpusets(tenants) as cgroups, ExitStack() as stack:
+    with cpusets(pair) as cgroups, ExitStack() as stack:
         for filler in fill_node(start, 1, 0):
             stack.callback(filler.quit)
         for cgroup in cgroups:
             stress.put(cgroup / "cpuset.mems", "1-2")
         for _ in range(2 * SCANS):
             ksm.scan_once()
-        assert [tenant.share_on(0) for tenant in tenants] == [0, 0]
-    model.check_intact(tenants)
+        assert [tenant.share_on(0) for tenant in pair] == [0, 0]
 
 
 @pytest.mark.needs(nodes=4)
 def test_pages_of_several_nodes_go_to_as_many(ksm: Ksm, start: StartTenant) -> None:
     ksm.write("look_cpu_permille", 0)
     tenants = [start(f"vm-{node}", node, mib=MIB) for node in range(2)]
-    merge(ksm, tenants)
+    keep_merging(ksm, tenants)
     with cpusets(tenants) as cgroups:
         for nodes, wanted in (
             ("0-1", [1 / 2, 1 / 2, 0, 0]),

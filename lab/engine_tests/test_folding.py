@@ -20,6 +20,7 @@ from nuksmlab.ksm import RARELY, Ksm
 from nuksmlab.looks import SOON, look, reading
 from nuksmlab.puppet import fork_and_wait, puppet
 from nuksmlab.replicas import count, wait_for
+from nuksmlab.shares import merge
 from nuksmlab.tenant import StartTenant, Tenant
 
 pytestmark = [pytest.mark.needs(nodes=2), pytest.mark.usefixtures("often")]
@@ -33,10 +34,6 @@ MAPPINGS, MANY_AREAS = 64, 1100
 
 # Those of whom each fork copies so many areas have their lock most of the time.
 FORKERS, FORKED_AREAS = 3, 600
-
-
-def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
-    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
 
 
 def overfill(start: StartTenant, node: int) -> list[Tenant]:

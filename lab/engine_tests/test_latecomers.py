@@ -19,6 +19,7 @@ from nuksmlab.fuzz import model
 from nuksmlab.ksm import FAST, Ksm, process_stat
 from nuksmlab.looks import SOON, look, look_until_seen, reading
 from nuksmlab.replicas import count
+from nuksmlab.shares import check, keep_merging
 from nuksmlab.tenant import Spec, StartTenant, Tenant, lend
 
 MIB = 8
@@ -40,24 +41,12 @@ MOST_DUPS = 64
 pytestmark = pytest.mark.needs(nodes=2)
 
 
-def merge(ksm: Ksm, tenants: list[Tenant]) -> None:
-    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
-    ksm.set_speed(FAST)
-
-
-def check(tenant: Tenant, wanted: list[float]) -> None:
-    pages = tenant.equal_pages_by_node()
-    found = [pages.get(node, 0) / tenant.equal_pages for node in range(len(wanted))]
-    why = policy.off_by_more_than_chance(found, wanted, tenant.equal_pages)
-    assert why is None
-
-
 def test_who_holds_pages_while_others_join_keeps_none(
     ksm: Ksm, start: StartTenant, tmp_path: Path
 ) -> None:
     """In a pipe, which takes 1 MiB of them, for a scan."""
     first = [start("vm-0", 0, mib=1), start("vm-1", 0, mib=1)]
-    merge(ksm, first)
+    keep_merging(ksm, first)
     refused = ksm.read("migrate_refused")
     pipe = lend(first[0], tmp_path / "pipe")
     ksm.stop()
@@ -78,7 +67,7 @@ def test_who_holds_pages_for_long_keeps_them_from_nobody(
 ) -> None:
     """The others share pages of their own, where they are."""
     first = [start("vm-0", 0, mib=1), start("vm-1", 0, mib=1)]
-    merge(ksm, first)
+    keep_merging(ksm, first)
     pipe = lend(first[0], tmp_path / "pipe")
     last = [start("vm-2", 1, mib=1), start("vm-3", 1, mib=1)]
     try:
@@ -248,7 +237,7 @@ def test_who_moves_has_no_pages_that_were_given_up_elsewhere(
     ksm.write("look_cpu_permille", 1000)
     with numa.running_on(0):
         holder, moves = (start(f"vm-{number}", mib=1) for number in range(2))
-    merge(ksm, [holder, moves])
+    keep_merging(ksm, [holder, moves])
     pipe = lend(holder, tmp_path / "pipe")
     others = [start("vm-2", 1, mib=1), start("vm-3", 1, mib=1)]
     try:
@@ -272,7 +261,7 @@ def test_who_has_no_room_for_pages_of_his_own_gets_them_later(
 ) -> None:
     """Pages that were given up are tried again, while his cgroup is full."""
     first = start("vm-0", 0, mib=1)
-    merge(ksm, [first, start("vm-1", 0, mib=1)])
+    keep_merging(ksm, [first, start("vm-1", 0, mib=1)])
     pipe = lend(first, tmp_path / "pipe")
     ksm.stop()
     last = start("vm-2", 1, mib=1)
@@ -304,10 +293,10 @@ def test_who_is_long_to_find_keeps_no_pages(
     ksm.write_text("placement", placement)
     first = [start("vm-0", 0, mib=MIB), start("vm-1", 0, mib=MIB)]
     first[0].command(f"stack {areas}")
-    merge(ksm, first)
+    keep_merging(ksm, first)
     before = ksm.read("migrate_unshared")
     last = start("vm-2", 1, mib=MIB)
-    merge(ksm, [*first, last])
+    keep_merging(ksm, [*first, last])
     ksm.wait_scans(SCANS)
     weight = 1 / 2 if placement == "fair" else 2 / 3
     check(last, [weight, 1 - weight])
@@ -323,7 +312,7 @@ def test_pages_do_not_go_to_who_is_too_long_to_find(
     ksm.write("look_cpu_permille", 0)
     ksm.write("smart_scan", 0)  # he joins again in the next scan but one
     first = [start("vm-0", 0, mib=1), start("vm-1", 0, mib=1)]
-    merge(ksm, first)
+    keep_merging(ksm, first)
     ksm.stop()  # he joins when he is too long to find
     last = start("vm-2", 1, mib=1)
     last.command(f"stack {MOST_AREAS + 1}")
@@ -338,7 +327,7 @@ def test_pages_do_not_go_to_who_is_too_long_to_find(
 def twins(ksm: Ksm, start: StartTenant) -> Iterator[list[Tenant]]:
     """Two on different nodes, merged; what is in them has to last."""
     twins = [start(f"vm-{node}", node, mib=MIB) for node in (1, 0)]
-    merge(ksm, twins)
+    keep_merging(ksm, twins)
     yield twins
     model.check_intact(twin for twin in twins if twin.process.poll() is None)
 
@@ -351,10 +340,10 @@ def test_many_who_are_easy_to_find_share_pages_that_move(
     first = [start(f"vm-{n}", 0, mib=1, equal=20, private=80) for n in range(70)]
     for tenant in first:
         tenant.command("stack 63")
-    merge(ksm, first)
+    keep_merging(ksm, first)
     before = ksm.read("migrate_unshared")
     last = start("last", 1, mib=1, equal=20, private=80)
-    merge(ksm, [*first, last])
+    keep_merging(ksm, [*first, last])
     ksm.wait_scans(SCANS)
     assert last.share_on(1) > 0
     assert ksm.read("migrate_unshared") == before
@@ -514,10 +503,10 @@ def test_the_last_of_many_is_asked_for(
     crowd = [start(f"vm-{number}", 0, mib=1) for number in range(CROWD)]
     for tenant in crowd:
         tenant.renice(19)
-    merge(ksm, crowd)
+    keep_merging(ksm, crowd)
     last = start("last", 1, mib=1)
     last.renice(-20)
-    merge(ksm, [*crowd, last])
+    keep_merging(ksm, [*crowd, last])
     ksm.wait_scans(SCANS)
     nodes, nices = [0] * CROWD + [1], [19] * CROWD + [-20]
     check(last, policy.target(placement, nodes, nices))
@@ -530,7 +519,7 @@ def test_who_leaves_leaves_pages_to_those_who_stay(
     tenants = [
         start(f"vm-{number}", node, mib=MIB) for number, node in enumerate((0, 0, 1))
     ]
-    merge(ksm, tenants)
+    keep_merging(ksm, tenants)
     check(tenants[0], [1 / 2, 1 / 2])
     tenants.pop().quit()
     ksm.wait_scans(SCANS)
@@ -546,11 +535,11 @@ def test_an_accomplice_elsewhere_helps_nobody(
 ) -> None:
     """It shares what is not on the attacker's node, on each other node, and leaves."""
     two = [start("attacker", attacker, mib=MIB), start("victim", victim, mib=MIB)]
-    merge(ksm, two)
+    keep_merging(ksm, two)
     before = two[0].equal_pages_nodes()
     for node in set(range(4)) - {attacker, victim}:
         decoy = start("decoy", node, mib=MIB)
-        merge(ksm, [*two, decoy])
+        keep_merging(ksm, [*two, decoy])
         now = two[0].equal_pages_nodes()
         moved = {(was, is_) for was, is_ in zip(before, now, strict=True) if was != is_}
         assert {is_ for _, is_ in moved} == {node}, "pages went to somebody else"

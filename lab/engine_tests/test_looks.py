@@ -22,6 +22,7 @@ from nuksmlab.looks import (
     use_alike,
     use_now_and_then,
 )
+from nuksmlab.shares import check, merge
 from nuksmlab.tenant import StartTenant, Tenant, lend
 
 pytestmark = pytest.mark.needs(nodes=2)
@@ -30,23 +31,12 @@ MIB = 2
 PAGES = MIB * 256
 
 
-def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
-    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
-
-
 def merged_on(node: int, ksm: Ksm, start: StartTenant) -> list[Tenant]:
     """Two, merged, that began on a node, and may go elsewhere."""
     with numa.running_on(node):
         tenants = [start(f"vm-{number}", mib=MIB) for number in range(2)]
     merge(ksm, tenants)
     return tenants
-
-
-def assert_half_are_near_each(tenant: Tenant) -> None:
-    """Of his pages, as of whoever shares them, but for chance."""
-    found = [tenant.share_on(node) for node in (0, 1)]
-    why = policy.off_by_more_than_chance(found, [0.5, 0.5], tenant.equal_pages)
-    assert why is None
 
 
 @contextmanager
@@ -91,7 +81,7 @@ def test_pages_that_both_use_are_shared_as_the_policy_says(
         look_until_seen(ksm, SOON, PAGES)
     with reading(pair[0]), reading(pair[1]):
         look_until_seen(ksm, SOON, PAGES)
-    assert_half_are_near_each(pair[0])
+    check(pair[0], [1 / 2, 1 / 2])
 
 
 @pytest.mark.slow
@@ -154,7 +144,7 @@ def test_who_uses_pages_now_and_then_has_his_part_of_them(
         look(ksm)
     with reading(pair[1]):
         use_now_and_then(ksm, pair[0], 2 * PAGES)
-    assert_half_are_near_each(pair[0])
+    check(pair[0], [1 / 2, 1 / 2])
     model.check_intact(pair)
 
 
@@ -166,7 +156,7 @@ def test_who_is_not_hot_has_his_part_of_pages_that_both_use_alike(
     with reading(pair[0]):
         look_until_seen(ksm, SOON, PAGES)
     use_alike(ksm, 2 * SOON, pair[1], pair[0])
-    assert_half_are_near_each(pair[0])
+    check(pair[0], [1 / 2, 1 / 2])
     model.check_intact(pair)
 
 
@@ -178,7 +168,7 @@ def test_who_holds_pages_keeps_them_from_nobody_who_uses_them_alike(
     holder, other = small_pair
     with near_and_held(ksm, holder, tmp_path / "pipe"):
         use_alike(ksm, 3 * SOON, other, holder)
-        assert_half_are_near_each(other)
+        check(other, [1 / 2, 1 / 2])
     model.check_intact(small_pair)
 
 
@@ -198,7 +188,7 @@ def test_who_holds_pages_keeps_them_no_longer_by_using_them_more_for_once(
                 use_alike(ksm, 2 * SOON, other, holder)
             for _ in range(scans):
                 ksm.scan_once()
-        assert_half_are_near_each(other)
+        check(other, [1 / 2, 1 / 2])
     model.check_intact(small_pair)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from nuksmlab import numa, policy, wait
 from nuksmlab.ksm import FAST, Ksm, process_stat
+from nuksmlab.shares import merge
 from nuksmlab.tenant import StartTenant, Tenant
 
 MIB = 8
@@ -41,10 +42,6 @@ def shares(tenant: Tenant, nodes: Sequence[int]) -> list[float]:
 
 def check(found: Sequence[float], wanted: Sequence[float]) -> None:
     assert policy.off_by_more_than_chance(found, wanted, PAGES) is None
-
-
-def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
-    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
 
 
 def check_shares(

@@ -26,6 +26,7 @@ from nuksmlab.looks import (
 )
 from nuksmlab.puppet import fork_and_wait, puppet
 from nuksmlab.replicas import count, wait_for
+from nuksmlab.shares import merge
 from nuksmlab.tenant import Spec, StartTenant, Tenant, lend
 
 pytestmark = [pytest.mark.needs(nodes=2), pytest.mark.usefixtures("often")]
@@ -51,10 +52,6 @@ def near(pair: Sequence[Tenant], first: int = 0, pages: int = PAGES) -> int:
     """How many of so many pages from `first` on are near for both."""
     nodes = zip(*(tenant.equal_pages_nodes() for tenant in pair), strict=True)
     return list(nodes)[first : first + pages].count((0, 1))
-
-
-def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
-    ksm.merge(sum(tenant.equal_pages for tenant in tenants))
 
 
 def test_pages_that_both_use_are_near_for_both(ksm: Ksm, pair: list[Tenant]) -> None:

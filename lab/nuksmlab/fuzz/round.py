@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 
-from nuksmlab import domains, policy, stress, wait
+from nuksmlab import domains, shares, stress, wait
 from nuksmlab.fuzz import model
 from nuksmlab.fuzz.actions import AT_FIRST, BRISK, NOTHING_TRACKED, Actions
 from nuksmlab.fuzz.crowd import Counts, Crowd
@@ -204,11 +204,8 @@ class Round:
 
 def check_shares(sharer: Tenant, nodes: Sequence[int]) -> None:
     """Each node has one sharer: each has the same part of the pages."""
-    pages = sharer.equal_pages_by_node()
-    shares = [pages.get(node, 0) / sharer.equal_pages for node in nodes]
-    wanted = [1 / len(nodes)] * len(nodes)
-    if why := policy.off_by_more_than_chance(shares, wanted, sharer.equal_pages):
-        raise model.WrongError(f"{why}; pages by node: {pages}")
+    if why := shares.off(sharer, [1 / len(nodes)] * len(nodes)):
+        raise model.WrongError(why)
 
 
 def seeds(first: int) -> Iterator[int]:
