@@ -194,6 +194,21 @@ void nuksm_memory_of(struct mm_struct *mm, nodemask_t *nodes)
 }
 
 /**
+ * nuksm_may_have_memory - may a process have memory on a node?
+ * @mm: of the process
+ * @nid: the node
+ *
+ * Return: whether it may, see nuksm_memory_of().
+ */
+bool nuksm_may_have_memory(struct mm_struct *mm, int nid)
+{
+	nodemask_t nodes;
+
+	nuksm_memory_of(mm, &nodes);
+	return node_isset(nid, nodes);
+}
+
+/**
  * nuksm_settled_on - where a process has moved to
  * @mm: of the process
  *

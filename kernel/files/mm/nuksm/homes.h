@@ -46,8 +46,10 @@ static int nuksm_home_among(const struct ksm_rmap_item *item, struct mempolicy *
 
 	nodes_andnot(lost, *before, *now);
 	nodes_andnot(got, *now, *before);
+	/* The home is of another time: who knows which nodes there were then */
 	if (!node_isset(item->home, lost))
-		nodes_complement(lost, *now);
+		nodes_andnot(lost, node_states[N_MEMORY], *now);
+	node_set(item->home, lost);
 	if (nodes_empty(got))
 		got = *now;
 	nid = node_isset(item->home, *now) ? item->home : node_remap(item->home, lost, got);

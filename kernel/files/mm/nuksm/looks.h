@@ -187,11 +187,11 @@ static bool nuksm_fold_given_up(struct ksm_stable_node *stable_node)
  * would stay goes to the node that its lot says of those where it is used alike, if that is said
  * three times in a row.
  *
- * One that waits to be asked in ksmd's next scan, for instance as it could not be moved, is
- * left to that. It is ksmd, too, that counts how often a page is asked and moved in a scan;
- * looks are too rare for that to matter, as it takes several of them to see that use has
- * changed. But whether a replica is still needed is asked all the same: by leaving and joining
- * it nobody shall keep it.
+ * One that waits to be asked in ksmd's next scan, for instance as it could not be moved, but not
+ * as others moved it, is left to that. It is ksmd, too, that counts how often a page is asked and
+ * moved in a scan; looks are too rare for that to matter, as it takes several of them to see that
+ * use has changed. But whether a replica is still needed is asked all the same: by leaving and
+ * joining it nobody shall keep it.
  *
  * Returns what trying to move it cost, in moves of pages that are easy to find.
  *
@@ -204,6 +204,7 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 	int here = pfn_to_nid(kpfn), nid, wanted, err;
 	unsigned int elsewhere, says, cost;
 	bool waits, alike;
+	u8 again;
 
 	if (nuksm_is_given_up(stable_node)) {
 		/* ksmd gives those who are elsewhere now pages of their own */
@@ -212,11 +213,10 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 		if (nuksm_fold_given_up(stable_node))
 			return 1;
 	}
-	waits = READ_ONCE(stable_node->again) > NUKSM_WAS_MOVED || nuksm_is_given_up(stable_node);
-	if (waits && !stable_node->replica &&
-	    (nuksm_is_given_up(stable_node) ||
-	     READ_ONCE(stable_node->again) != NUKSM_IS_ALIKE))
+	again = nuksm_is_given_up(stable_node) ? NUKSM_ASK_AGAIN : READ_ONCE(stable_node->again);
+	if (again == NUKSM_ASK_AGAIN && !stable_node->replica)
 		return 0;
+	waits = again > NUKSM_WAS_MOVED;
 	nuksm_ask_sharers(stable_node, strictly ? 1 : NUKSM_LATELY_LOOKS);
 	/* By now it may be scan order that decides */
 	if (nuksm_ballot.placement == NUKSM_FIRST)

@@ -523,6 +523,7 @@ void nuksm_prefer_node(int nid);
 bool nuksm_allows(struct mempolicy *policy, int nid);
 void nuksm_settle(struct mm_struct *mm);
 void nuksm_memory_of(struct mm_struct *mm, nodemask_t *nodes);
+bool nuksm_may_have_memory(struct mm_struct *mm, int nid);
 int nuksm_settled_on(const struct mm_struct *mm);
 
 #else /* !CONFIG_NUKSM_PLACEMENT */

@@ -131,8 +131,8 @@ u8 nuksm_heat(struct folio *folio, bool touched, bool young)
  * @asker: why it is asked; a page that is merged would have to be moved
  * @wanted: where it belonged if every node took pages
  *
- * Nothing belongs on a slow tier, from which nothing would bring a merged page
- * back, unless all who share it are there, and it has to leave. Nodes that have no room are passed
+ * Nothing belongs on a slow tier, from which nothing would bring a merged page back, unless all
+ * who share it are there, and, if it is merged, it has to leave. Nodes that have no room are passed
  * over; if there is no other, a merged page belongs where it is. Counts and traces
  * what was decided, but not that a page which was looked at stays.
  *

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * nuKSM's view of who shares a merged page.
+ * nuKSM's view of who shares a merged page: as ksmd comes by, as pages are merged, and as one that
+ * waits is asked where it belongs.
  *
  * Included by mm/ksm.c, whose types and locks are private to it. Unless it says
  * otherwise, all of it runs under ksm_thread_mutex.
@@ -10,8 +11,7 @@
 
 #ifdef CONFIG_NUKSM_PLACEMENT
 
-#include <linux/memory-tiers.h>
-
+#include "ballots.h"
 #include "chains.h"
 #include "moving.h"
 #include "walks.h"
@@ -69,9 +69,8 @@ static bool nuksm_is_housed(const struct ksm_rmap_item *item, int here)
 }
 
 /*
- * A process may not have memory any more where the home of a mapping is, or has no room for its
- * page there: it moves to where the page is, if nobody else has that and it may be there. Then all
- * sharers are asked.
+ * If that is no home any more, there is another one: where the page is, if nobody else has that, it
+ * may be there, and that is not slow; or see nuksm_home_among(). Then all sharers are asked.
  */
 static void nuksm_house(struct ksm_rmap_item *item, struct folio *folio,
 			struct vm_area_struct *vma)
@@ -124,32 +123,6 @@ static bool nuksm_stays(const struct ksm_rmap_item *rmap_item,
 static void nuksm_changed(struct ksm_rmap_item *rmap_item)
 {
 	rmap_item->left = false;
-}
-
-static struct nuksm_ballot nuksm_ballot;
-
-/* Counts a sharer, unless its process is about to end. */
-static void nuksm_add_sharer(const struct ksm_rmap_item *rmap_item, u8 heat)
-{
-	struct mm_struct *mm = rmap_item->mm;
-	struct nuksm_sharer sharer = {
-		.voter = &mm->nuksm.voter,
-		.nid = rmap_item->home,
-		.heat = max_t(u8, heat, NUKSM_COLD),
-	};
-	struct task_struct *owner;
-
-	if (ksm_test_exit(mm))
-		return;
-
-	if (nuksm_ballot.placement == NUKSM_PRIORITY) {
-		rcu_read_lock();
-		owner = rcu_dereference(mm->owner);
-		if (owner)
-			sharer.nice = task_nice(READ_ONCE(owner->group_leader));
-		rcu_read_unlock();
-	}
-	nuksm_ballot_add(&nuksm_ballot, &sharer);
 }
 
 /*
@@ -286,16 +259,6 @@ static void nuksm_release(struct page *kpage)
 	put_page(kpage);
 }
 
-/*
- * What reclaim's lists say of a merged page, they say of none of its sharers; and if
- * nobody looks, what was seen once is no use of today.
- */
-static u8 nuksm_own_heat(const struct ksm_rmap_item *rmap_item)
-{
-	return rmap_item->heat == NUKSM_LISTED || !READ_ONCE(nuksm_look_permille) ?
-		       NUKSM_COLD : rmap_item->heat;
-}
-
 /* The page that is to be asked where it belongs, when ksmd holds no page. */
 static struct ksm_stable_node *nuksm_asked;
 
@@ -405,161 +368,6 @@ static void nuksm_in_vain(struct ksm_stable_node *stable_node)
 	stable_node->vain++;
 	if (nuksm_is_given_up(stable_node))
 		nuksm_let_go(stable_node);
-}
-
-/*
- * In how many of their last eight looks was the page used by any of those whose home is @nid, or
- * not @on that?
- */
-static unsigned int nuksm_used_in_looks(const struct ksm_stable_node *stable_node, bool on,
-					int nid)
-{
-	const struct ksm_rmap_item *sharer;
-	u8 looks = 0;
-
-	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		bool there = sharer->home == nid;
-
-		if (there == on && !ksm_test_exit(sharer->mm))
-			looks |= sharer->address & NUKSM_LOOKS_MASK;
-		cond_resched();
-	}
-	return hweight8(looks);
-}
-
-/*
- * By heat a page belongs to those who are hot. Do they use it more often than those on whose node
- * it is, or did looks come to see that of them first? Who uses it there in @least of the last looks
- * counts as if he were hot: then it is the lot that decides, and not chance.
- */
-static void nuksm_add_here(const struct ksm_stable_node *stable_node, unsigned int least)
-{
-	int here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
-
-	if (nuksm_ballot.placement == NUKSM_FAIR && nuksm_ballot.hottest != NUKSM_COLD &&
-	    test_bit(here, nuksm_ballot.nodes) && !test_bit(here, nuksm_ballot.hot_nodes) &&
-	    nuksm_used_in_looks(stable_node, true, here) >= least)
-		__set_bit(here, nuksm_ballot.hot_nodes);
-}
-
-/*
- * By heat the page would stay, or nobody is hot. Do others use it no less than those where it is?
- * Who makes ksmd ask, by joining and leaving, is not to have what chance says followed each time:
- * it asks only if looks have found that, and could not move the page.
- */
-static bool nuksm_add_alike(const struct ksm_stable_node *stable_node, int here)
-{
-	static u8 looks[NUKSM_MOST_NODES];
-	const struct ksm_rmap_item *sharer;
-
-	if (nuksm_ballot.placement != NUKSM_FAIR || !test_bit(here, nuksm_ballot.nodes))
-		return false;
-	/* There is nobody to ask */
-	if (bitmap_weight(nuksm_ballot.nodes, NUKSM_MOST_NODES) < 2 ||
-	    (nuksm_ballot.hottest == NUKSM_TOUCHED &&
-	     bitmap_equal(nuksm_ballot.nodes, nuksm_ballot.hot_nodes, NUKSM_MOST_NODES)))
-		return false;
-	memset(looks, 0, nr_node_ids);
-	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		if (!ksm_test_exit(sharer->mm))
-			looks[sharer->home] |= sharer->address & NUKSM_LOOKS_MASK;
-		cond_resched();
-	}
-	return nuksm_ballot_add_alike(&nuksm_ballot, looks, here);
-}
-
-/*
- * The ballot has all who share the page. Are they on slow nodes alone, and may none of them have
- * memory where it is any more?
- */
-static bool nuksm_must_leave(const struct ksm_stable_node *stable_node)
-{
-	int nid, here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
-	const struct ksm_rmap_item *sharer;
-	static nodemask_t memory;
-
-	for_each_set_bit(nid, nuksm_ballot.nodes, NUKSM_MOST_NODES) {
-		if (nid == here || node_is_toptier(nid))
-			return false;
-	}
-	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		nuksm_memory_of(sharer->mm, &memory);
-		if (!ksm_test_exit(sharer->mm) && node_isset(here, memory))
-			return false;
-		cond_resched();
-	}
-	return true;
-}
-
-/* Where somebody who shares the page that is asked has his home, and may have memory. */
-static unsigned long nuksm_homes[NUKSM_NODE_LONGS];
-
-/*
- * A cpuset may have changed since ksmd, who gives sharers another home then, came by them: until it
- * does, they draw the page nowhere, but to where others may have it.
- */
-static void nuksm_find_homes(const struct ksm_stable_node *stable_node)
-{
-	const struct ksm_rmap_item *sharer;
-	static nodemask_t now;
-
-	bitmap_zero(nuksm_homes, NUKSM_MOST_NODES);
-	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		cond_resched();
-		if (test_bit(sharer->home, nuksm_homes) || ksm_test_exit(sharer->mm))
-			continue;
-		nuksm_memory_of(sharer->mm, &now);
-		if (node_isset(sharer->home, now))
-			__set_bit(sharer->home, nuksm_homes);
-	}
-}
-
-/* Fills the ballot with all who share the page. @least: as for nuksm_add_here(). */
-static void nuksm_ask_sharers(const struct ksm_stable_node *stable_node, unsigned int least)
-{
-	const struct ksm_rmap_item *sharer;
-
-	nuksm_find_homes(stable_node);
-	nuksm_ballot_open(&nuksm_ballot, READ_ONCE(nuksm_placement));
-	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		if (test_bit(sharer->home, nuksm_homes))
-			nuksm_add_sharer(sharer, nuksm_own_heat(sharer));
-		cond_resched();
-	}
-	nuksm_add_here(stable_node, least);
-	nuksm_ballot.must_leave = nuksm_must_leave(stable_node);
-}
-
-/* Nobody uses the page: on any node of those who share it looks leave it where it is. */
-static bool nuksm_stays_unused(int here)
-{
-	return nuksm_ballot.placement == NUKSM_FAIR && nuksm_ballot.hottest == NUKSM_COLD &&
-	       test_bit(here, nuksm_ballot.nodes);
-}
-
-/*
- * By heat the page would stay. If others use it alike, where does it belong by their lot? A
- * replica stays for those who are there. *@nid and *@wanted: see nuksm_belongs().
- */
-static bool nuksm_belongs_alike(const struct ksm_stable_node *stable_node, unsigned long kpfn,
-				int *nid, int *wanted)
-{
-	if (stable_node->replica || !nuksm_add_alike(stable_node, pfn_to_nid(kpfn)))
-		return false;
-	*nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_LOOKED, wanted);
-	return true;
-}
-
-/*
- * The page belongs elsewhere: in how many looks was seen why? By priority, and by lot, it does so
- * whoever uses it.
- */
-static unsigned int nuksm_looks_behind(const struct ksm_stable_node *stable_node, int here)
-{
-	if (nuksm_ballot.placement == NUKSM_FAIR && nuksm_ballot.hottest != NUKSM_COLD &&
-	    test_bit(here, nuksm_ballot.nodes) && !test_bit(here, nuksm_ballot.hot_nodes))
-		return nuksm_used_in_looks(stable_node, false, here);
-	return NUKSM_ALL_LOOKS;
 }
 
 /*
