@@ -157,7 +157,7 @@ paper: $(READY) ## reproduce the paper; QUICK=1 in small, EXPERIMENT=NAME one on
 	$(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) $(if $(HOST),--host) \
 		$(if $(EXPERIMENT),--experiment $(EXPERIMENT)) $(if $(HARDWARE),--hardware "$(HARDWARE)")
 
-mutants: $(READY) ## break the engine on purpose, and see who notices; NAME=, ALL=1 asks all tests
+mutants: $(READY) ## break the engine and the planner on purpose, and see who notices; NAME=, ALL=1 asks all tests
 	$(PYTHON) -m nuksmlab.mutants $(if $(ALL),--all) $(NAME)
 
 build: build-lab ## build the program, the tenant, the fuzzer, the workloads and the counter

@@ -13,11 +13,11 @@ MUTANTS = command.known()
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
-def test_mutant_is_another_kernel(tmp_path: Path, mutant: command.Mutant) -> None:
-    """Its text is in the kernel's, once, and is replaced by another."""
-    command.make(mutant, tmp_path / "kernel")
-    ours = paths.REPOSITORY / "kernel" / mutant.file
-    assert (tmp_path / "kernel" / mutant.file).read_text() != ours.read_text()
+def test_mutant_is_another_one(tmp_path: Path, mutant: command.Mutant) -> None:
+    """Its text is in ours, once, and is replaced by another."""
+    broken = command.make(mutant, tmp_path / "broken")
+    ours = paths.REPOSITORY / broken.relative_to(tmp_path / "broken")
+    assert broken.read_text() != ours.read_text()
 
 
 def test_text_that_is_gone_is_no_mutant(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_text_that_is_gone_is_no_mutant(tmp_path: Path) -> None:
         "gone", "nothing", "test_it.py", "files/mm/nuksm/policy.c", "@gone@", ""
     )
     with pytest.raises(command.MutantError, match="not once in"):
-        command.make(gone, tmp_path / "kernel")
+        command.make(gone, tmp_path / "broken")
 
 
 def test_table_shows_who_noticed_what(
@@ -41,9 +41,29 @@ def test_table_shows_who_noticed_what(
 
 def test_what_is_meant_for_it_is_there() -> None:
     for mutant in MUTANTS.values():
+        if mutant.package:
+            continue  # cargo says that it has no such test
         file, _, name = mutant.by.partition("::")
         text = (paths.REPOSITORY / command.ENGINE_TESTS / file).read_text()
         assert not name or f"def {name}(" in text
+
+
+def test_crates_tests_tell_who_noticed_and_whether_any_was_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant = command.Mutant("it", "", "one", "it.rs", "", "", package="crate")
+    failed = (
+        "test a::one ... FAILED\n\ntest result: FAILED. 0 passed; 1 failed; 0 ign\n"
+    )
+    monkeypatch.setattr(command, "run", lambda *_: failed)
+    assert command.crates_tests(mutant, tmp_path) == ["a::one"]
+    passed = "test a::one ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored\n"
+    monkeypatch.setattr(command, "run", lambda *_: passed)
+    assert command.crates_tests(mutant, tmp_path) == []
+    for none in ("error: it does not compile", "test result: ok. 0 passed; 0 failed;"):
+        monkeypatch.setattr(command, "run", lambda *_, none=none: none)
+        with pytest.raises(command.MutantError, match="was not run"):
+            command.crates_tests(mutant, tmp_path)
 
 
 def test_a_test_that_is_skipped_has_noticed_nothing(

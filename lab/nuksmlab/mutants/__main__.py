@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Breaks the engine on purpose, in each way of mutants.toml, and says who notices.
+"""Breaks the engine, and the program's planner, on purpose, in each way of
+mutants.toml, and says who notices.
 
 Each mutant is built, and judged by the test that is meant for it (`by`): minutes.
 With --all the tests in the kernel, the engine's tests on two nodes and on four, and the
-goals of the paper in small judge it, too: a quarter of an hour and more for each. What
-was judged before is kept, as long as neither the kernel nor the tests change, but for
-what nobody noticed: there what tests have in common may have changed.
+goals of the paper in small judge engines, too: a quarter of an hour and more for each.
+What was judged before is kept, as long as neither the kernel nor the tests change, but
+for what nobody noticed: there what tests have in common may have changed.
 build/mutants/table.md is made of all that is there.
 """
 
@@ -45,7 +46,7 @@ class MutantError(Exception):
 
 @dataclass(frozen=True)
 class Mutant:
-    """Text of the kernel's part, and what it is replaced by."""
+    """Text of the kernel's part or of a crate, and what it is replaced by."""
 
     name: str
     what: str
@@ -55,9 +56,15 @@ class Mutant:
     new: str
     more: Sequence[tuple[str, str]] = field(default=())
     nodes: int = 2  # or 0: on User-Mode Linux, whose kernel has KUnit
+    package: str = ""  # the crate it is of, whose own tests judge it
 
     def replacements(self) -> list[tuple[str, str]]:
         return [(self.old, self.new), *self.more]
+
+    @property
+    def parts(self) -> Sequence[str]:
+        """Of the repository: what it is made of. `file` is in the first of them."""
+        return ("crates", "Cargo.toml", "Cargo.lock") if self.package else ("kernel",)
 
 
 class Found(TypedDict):
@@ -72,16 +79,20 @@ def known() -> dict[str, Mutant]:
     return {entry["name"]: Mutant(**entry) for entry in entries}
 
 
-def make(mutant: Mutant, folder: Path) -> None:
-    """A copy of the kernel's part with the mutant's text."""
-    shutil.copytree(paths.REPOSITORY / "kernel", folder)
-    path = folder / mutant.file
+def make(mutant: Mutant, folder: Path) -> Path:
+    """A copy of what it is made of with its text in the place of ours; which file."""
+    folder.mkdir(parents=True)
+    for part in mutant.parts:
+        root = paths.REPOSITORY / part
+        (shutil.copytree if root.is_dir() else shutil.copy2)(root, folder / part)
+    path = folder / mutant.parts[0] / mutant.file
     text = path.read_text()
     for old, new in mutant.replacements():
         if text.count(old) != 1:
             raise MutantError(f"{mutant.name}: not once in {mutant.file}: {old!r}")
         text = text.replace(old, new)
     path.write_text(text)
+    return path
 
 
 def build(folder: Path, config: str) -> Path:
@@ -124,6 +135,23 @@ def tests(command: Sequence[str], output: Path, which: str = ENGINE_TESTS) -> li
     return failed if ended else [*failed, "the machine did not come to the end"]
 
 
+def crates_tests(mutant: Mutant, folder: Path) -> list[str]:
+    """Of its crate, those that are meant for it, and failed."""
+    cargo = ["cargo", "test", "--manifest-path", str(folder / "Cargo.toml")]
+    text = run(
+        [
+            *(*cargo, "--target-dir", str(OUTPUT / "target")),
+            *("--package", mutant.package, "--lib", "--", mutant.by),
+        ],
+        folder / "meant.log",
+    )
+    if not re.search(
+        r"^test result: .* [1-9]\d* (?:passed|failed)", text, re.MULTILINE
+    ):
+        raise MutantError(f"{mutant.by}: was not run, see {folder}/meant.log")
+    return re.findall(r"^test (\S+) .*\bFAILED$", text, re.MULTILINE)
+
+
 def goals(kernel: Path, output: Path) -> list[str]:
     failed = []
     for experiment in EXPERIMENTS:
@@ -143,6 +171,8 @@ def goals(kernel: Path, output: Path) -> list[str]:
 
 def judge(mutant: Mutant, folder: Path, by_all: bool) -> dict[str, list[str]]:
     """In the order of what it takes."""
+    if mutant.package:
+        return {MEANT: crates_tests(mutant, folder)}
     with ExitStack() as stack:
 
         def built(config: str) -> Path:
@@ -174,10 +204,11 @@ def judge(mutant: Mutant, folder: Path, by_all: bool) -> dict[str, list[str]]:
 
 
 def inputs(mutant: Mutant, by_all: bool) -> str:
-    """A hash of the mutant, of the kernel's part, and of those who judge."""
+    """A hash of the mutant, of what it is made of, and of those who judge."""
     seen = hashlib.sha256(repr(mutant).encode())
     own = [f"{ENGINE_TESTS}/conftest.py", f"{ENGINE_TESTS}/{mutant.by.split('::')[0]}"]
-    for part in ("kernel", *([ENGINE_TESTS, "lab/nuksmlab/paper"] if by_all else own)):
+    others = [ENGINE_TESTS, "lab/nuksmlab/paper"] if by_all else own
+    for part in (*mutant.parts, *([] if mutant.package else others)):
         root = paths.REPOSITORY / part
         for path in [root] if root.is_file() else sorted(root.rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
@@ -204,14 +235,12 @@ def table(mutants: dict[str, Mutant]) -> str:
     return "\n".join([head, "|---" * (2 + len(ALL)) + "|", *rows]) + "\n"
 
 
-def is_judged(path: Path, wanted: str, by_all: bool) -> bool:
+def is_judged(path: Path, wanted: str, judges: int) -> bool:
     if not path.exists():
         return False
     found: Found = json.loads(path.read_text())
     asked, noticed = len(found["by"]), any(found["by"].values())
-    return (
-        found["inputs"] == wanted and noticed and asked >= (len(ALL) if by_all else 1)
-    )
+    return found["inputs"] == wanted and noticed and asked >= judges
 
 
 def main() -> int:
@@ -229,11 +258,12 @@ def main() -> int:
     for name in chosen:
         mutant, path = mutants[name], OUTPUT / f"{name}.json"
         wanted = inputs(mutant, arguments.all)
-        if not is_judged(path, wanted, arguments.all):
+        judges = len(ALL) if arguments.all and not mutant.package else 1
+        if not is_judged(path, wanted, judges):
             print(f"{name}: {mutant.what}", flush=True)
             folder = OUTPUT / name
             shutil.rmtree(folder, ignore_errors=True)
-            make(mutant, folder / "kernel")
+            make(mutant, folder)
             found = Found(inputs=wanted, by=judge(mutant, folder, arguments.all))
             path.write_text(json.dumps(found, indent=1) + "\n")
         found = json.loads(path.read_text())
