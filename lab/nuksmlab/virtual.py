@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nuksmlab import initramfs, numa, paths
+from nuksmlab import initramfs, numa, paths, wait
 from nuksmlab.workload import Instance
 
 PREFIX = "kvm "
@@ -21,8 +21,8 @@ PREFIX = "kvm "
 SPARE_MIB = 80
 # The kernel's messages are between answers only if it dies: of all, if any is let out.
 DYING = 1
-# To boot, or for a measured phase.
-ANSWER_SECONDS = 240.0
+# To boot, or for a measured phase: one that hangs.
+ANSWER_SECONDS = wait.HANG_SECONDS
 
 
 @dataclass(frozen=True)

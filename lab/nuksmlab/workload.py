@@ -99,6 +99,16 @@ class Instance:
         self.begin(operations)
         return self.end()
 
+    def sum(self) -> str:
+        """Of a few words of each page."""
+        self.send("sum")
+        return cast(str, self._read()["sum"])
+
+    def flip(self, every: int) -> None:
+        """Writes to one of so many pages; twice, and they are as they were."""
+        self.send(f"flip {every}")
+        self._read()
+
     def move(self, node: int) -> None:
         """To another node's CPUs; new memory comes from there, too."""
         self.send(f"move {node}")

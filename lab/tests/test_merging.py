@@ -10,7 +10,7 @@ import pytest
 
 from nuksmlab.bench.records import Scan
 from nuksmlab.paper import model, report
-from nuksmlab.paper.extent import QUICK
+from nuksmlab.paper.extent import FULL, QUICK
 from nuksmlab.paper.merging import experiment, figures, plan
 from nuksmlab.paper.merging import section as merging_section
 from nuksmlab.paper.merging.records import Copies, Guests, Images, Run, Step
@@ -130,6 +130,21 @@ def test_old_index_under_our_name_is_found_out() -> None:
         *("worst, copy 2", "worst, copy 3", "worst, copy 4"),
         "best, median of all copies",
         *("virtual machines, 1 and 2", "virtual machines, 3"),
+    ]
+
+
+def test_an_index_that_is_slow_once_is_found_out() -> None:
+    several = [copies(run) for run in plan.copies(FULL)]
+    (slow, *_) = [
+        each
+        for each in several
+        if each["run"]["case"] == plan.WORST
+        and each["run"]["configuration"] == plan.OURS
+    ]
+    mib = slow["run"]["mib"]
+    slow["steps"] = [step(one["added"], mib, 9.0) for one in slow["steps"]]
+    assert [what.split(":")[0] for what in failed(section(several, all_guests()))] == [
+        *("worst, copy 2", "worst, copy 3", "worst, copy 4"),
     ]
 
 

@@ -113,6 +113,7 @@ def observe(trial: Trial, merged: float = 1.0) -> Result:
         "instances": instances,
         "learned": None,
         "huge_kib": [4 * PAGES * count, 0],
+        "spoilt": 0,
         "expected": "abc",
         "raw": "raw/made-up/observed.jsonl#1",
     }
@@ -315,6 +316,15 @@ def test_a_wrong_answer_is_found_out() -> None:
     assert "instance 1" in first.found
 
 
+@pytest.mark.parametrize("name", ["fairness", "priority", "nodes", "guests", "busy"])
+def test_a_write_that_others_see_is_found_out(name: str) -> None:
+    experiment = experiment_of(name)
+    results = observe_all(experiment.parts(QUICK))
+    results[-1]["spoilt"] = 1
+    missed = "writes to merged pages that others saw, or that were lost"
+    assert failed(experiment.section(results, HARDWARE).checks) == [missed]
+
+
 def test_run_time_is_instructions_and_accesses_by_latency() -> None:
     hardware = Hardware("any", 2.0, 1.5, 100.0, 150.0)
     seconds = model.modelled_seconds(counts(0, 0.25, 2), hardware)
@@ -480,6 +490,18 @@ def test_only_the_experiment_with_guests_has_any() -> None:
     }
     assert nested.pop("guests") == {True}
     assert set.union(*nested.values()) == {False}
+
+
+def test_each_node_has_the_guest_that_starts_first() -> None:
+    parts = experiment_of("guests").parts(FULL)
+    firsts = {
+        part.name: {trial["instances"][0]["node"] for trial in part.trials}
+        for part in parts
+    }
+    assert firsts["guests-btree-0"] == {0}
+    assert firsts["guests-btree-1"] == {1}
+    repetitions = [trial["repetition"] for part in parts for trial in part.trials]
+    assert set(repetitions) == set(range(FULL.repetitions))
 
 
 def test_plugin_is_told_where_to_write(tmp_path: Path) -> None:

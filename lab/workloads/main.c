@@ -7,6 +7,8 @@
  *	hot FIRST COUNT	which pages it prefers, if it does; see workload.h
  *	use N	N operations a second, until the next line
  *	run N	N operations, between marks for the plugin that counts
+ *	sum	of the first word and the last one of each page
+ *	flip N	writes to each Nth page: the first word's bits, turned round; once more, and they are as they were
  *	quit
  *
  * Each answer is a line of JSON.
@@ -121,6 +123,31 @@ static void warm(const unsigned char *shared, size_t bytes)
 	fflush(stdout);
 }
 
+/* What others write to pages that are merged with these would change it. */
+static void sum(const uint64_t *shared, size_t bytes)
+{
+	const size_t words = bytes / sizeof(*shared), page = PAGE_BYTES / sizeof(*shared);
+	uint64_t all = 0;
+
+	for (size_t first = 0; first + page <= words; first += page)
+		all = hash(hash(all ^ shared[first]) ^ shared[first + page - 1]);
+	printf("{\"sum\": \"%016" PRIx64 "\"}\n", all);
+	fflush(stdout);
+}
+
+static void flip(uint64_t *shared, size_t bytes, const char *argument)
+{
+	const size_t words = bytes / sizeof(*shared), page = PAGE_BYTES / sizeof(*shared);
+	unsigned long step = number(argument, UINT32_MAX), pages = 0;
+
+	if (!step)
+		fail("'flip N' of at least 1");
+	for (size_t first = 0; first + page <= words; first += step * page, pages++)
+		shared[first] = ~shared[first];
+	printf("{\"pages\": %lu}\n", pages);
+	fflush(stdout);
+}
+
 static double now(void)
 {
 	struct timespec time;
@@ -212,6 +239,10 @@ int main(int argc, char **argv)
 			continue;
 		else if (!strcmp(line, "run") && argument)
 			run(&options, argument);
+		else if (!strcmp(line, "sum"))
+			sum(shared, used);
+		else if (!strcmp(line, "flip") && argument)
+			flip(shared, used, argument);
 		else
 			fail("'%s' is no command", line);
 	}

@@ -159,13 +159,12 @@ def interleaved(
 ) -> list[Trial]:
     """All configurations once, then all of them again, from the other end."""
     several = list(configurations)
-    stays = workload.startswith(virtual.PREFIX)  # booted once, for all trials
     return [
         trial(
             extent,
             workload,
             configuration,
-            instances if stays else by_turns(instances, repetition),
+            by_turns(instances, repetition),
             repetition=repetition,
         )
         for repetition in range(extent.repetitions)

@@ -203,6 +203,7 @@ def read(kept: Path) -> Iterator[Result]:
             ],
             "learned": observed.get("learned"),
             "huge_kib": observed.get("huge_kib", []),
+            "spoilt": observed.get("spoilt", 0),
             "expected": done["expected"][work(observed["trial"])],
             "raw": f"raw/{kept.name}/observed.jsonl#{line}",
         }

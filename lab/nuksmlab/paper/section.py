@@ -216,6 +216,22 @@ def answers(results: Iterable[Result]) -> Check:
     )
 
 
+def writes(results: Iterable[Result]) -> Check:
+    """To pages that are merged: no other instance may see them."""
+    seen = [result["raw"] for result in results if result["spoilt"]]
+    return Check(
+        "writes to merged pages that others saw, or that were lost",
+        "none",
+        f"seen: {'; '.join(seen)}" if seen else "none",
+        not seen,
+    )
+
+
+def sound(results: Sequence[Result]) -> list[Check]:
+    """What has to hold wherever pages are."""
+    return [answers(results), writes(results), counted(results)]
+
+
 def bar(
     axes: Axes, position: float, values: Sequence[float], width: float, **how: Any
 ) -> None:

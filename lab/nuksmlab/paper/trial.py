@@ -90,6 +90,7 @@ class Observed(TypedDict):
     instances: list[ObservedInstance]
     learned: NotRequired[Learned]
     huge_kib: NotRequired[list[int]]  # of all instances: before merging, and after
+    spoilt: NotRequired[int]  # instances that see what one of them writes, at last
 
 
 class ResultInstance(ObservedInstance):
@@ -104,6 +105,7 @@ class Result(TypedDict):
     instances: list[ResultInstance]
     learned: Learned | None
     huge_kib: list[int]
+    spoilt: int
     expected: str  # checksum, of a run on the host without merging
     raw: str  # file and line of what was observed
 

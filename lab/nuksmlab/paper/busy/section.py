@@ -22,12 +22,11 @@ from nuksmlab.paper.section import (
     Row,
     Section,
     Table,
-    answers,
     at_least,
     at_most,
-    counted,
     grouped,
     raw,
+    sound,
     spread,
 )
 from nuksmlab.paper.trial import PAGE_BYTES, Busy, Result
@@ -159,8 +158,7 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
         INTRODUCTION,
         [table(several)],
         checks=[
-            answers(results),
-            counted(results),
+            *sound(results),
             *(check for merits in several for check in checks(merits)),
             *(were_huge(merits) for merits in huge),
         ],

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Rates and times, from what was observed and what was published."""
 
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -79,23 +78,29 @@ class Point:
     case: str
     added: str
 
-    def median(self, configuration: str, value: Callable[[Merged], float]) -> float:
-        """Over the repetitions."""
-        return statistics.median(
+    def each(self, index: str, value: Callable[[Merged], float]) -> list[float]:
+        """Of the repetitions, in their order, as each has run either index once."""
+        return [
             value(merged(step))
-            for each in of(self.results, self.case, configuration)
+            for each in of(self.results, self.case, index)
             for step in each["steps"]
             if step["added"] == self.added
-        )
+        ]
 
-    def both(self, value: Callable[[Merged], float]) -> list[float]:
-        """The old index's, and ours."""
-        return [self.median(name, value) for name in plan.INDEXES]
+    def pairs(self, value: Callable[[Merged], float]) -> list[tuple[float, float]]:
+        """Of each repetition, the old index's and ours."""
+        old, ours = (self.each(name, value) for name in (plan.OLD, plan.OURS))
+        return list(zip(old, ours, strict=True))
 
-    def ratio(self) -> float:
-        """How many times as quick ours is."""
-        old, ours = self.both(lambda one: one.mib_per_second)
-        return ours / old if old else 0.0
+    def ratios(self) -> list[float]:
+        """Of each repetition: how many times as quick ours is."""
+        pairs = self.pairs(lambda one: one.mib_per_second)
+        return [ours / old if old else 0.0 for old, ours in pairs]
+
+    def off_percent(self) -> list[float]:
+        """Of each repetition: by how much one merges less than the other."""
+        pairs = self.pairs(lambda one: one.mib)
+        return [100 * abs(ours - old) / (max(ours, old) or 1) for old, ours in pairs]
 
 
 def points(results: Sequence[Observed], case: str) -> list[Point]:

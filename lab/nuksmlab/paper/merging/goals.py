@@ -34,30 +34,29 @@ def all_the_same(results: Sequence[Copies]) -> Check:
 
 def all_merged(results: Sequence[Copies], case: str) -> Check:
     """But for the first copy in the worst case, which has no twin."""
-    least = min(
-        merged
+    shares = [
+        merged / results[0]["run"]["mib"]
         for point in figures.points(results, case)
-        for merged in point.both(lambda one: one.mib)
-    )
-    share = least / results[0]["run"]["mib"]
-    return at_least(f"{case}: share of each copy that is merged", [share], 0.99)
+        for pair in point.pairs(lambda one: one.mib)
+        for merged in pair
+    ]
+    return at_least(f"{case}: share of each copy that is merged", shares, 0.99)
 
 
 def speed(results: Sequence[Copies]) -> list[Check]:
     worst = [
         at_least(
             f"worst, copy {point.added}: times as many MiB per second with our index",
-            [point.ratio()],
+            point.ratios(),
             LEAST_WORST,
             1,
         )
         for point in figures.points(results, plan.WORST)
     ]
-    best = statistics.median(
-        point.ratio() for point in figures.points(results, plan.BEST)
-    )
+    by_copy = [point.ratios() for point in figures.points(results, plan.BEST)]
+    best = [statistics.median(one) for one in zip(*by_copy, strict=True)]
     what = "best, median of all copies: times as many MiB per second with our index"
-    return [*worst, at_least(what, [best], LEAST_BEST)]
+    return [*worst, at_least(what, best, LEAST_BEST)]
 
 
 def reading(results: Sequence[Copies]) -> list[Check]:
@@ -84,12 +83,10 @@ def of_images(results: Sequence[Images]) -> list[Check]:
     bad = sum(each["bad_pages"] for each in results)
     checks = [Check("pages that differ from their image", "0", str(bad), not bad)]
     for point in figures.points(results, plan.IMAGES):
-        old, ours = point.both(lambda one: one.mib)
-        off = 100 * abs(ours - old) / max(ours, old)
         what = f"{point.added}: MiB merged by the two indexes, difference in %"
-        checks.append(at_most(what, [off], IMAGES_OFF_PERCENT, 1))
+        checks.append(at_most(what, point.off_percent(), IMAGES_OFF_PERCENT, 1))
         what = f"{point.added}: times as many MiB per second with our index"
-        timed = at_least(what, [point.ratio()], LEAST_OF_IMAGES, 1)
+        timed = at_least(what, point.ratios(), LEAST_OF_IMAGES, 1)
         checks.append(replace(timed, by_clock=True))
     return checks
 
@@ -112,12 +109,11 @@ def right_answers(results: Sequence[Guests], expected: str) -> Check:
 def of_guests(results: Sequence[Guests], expected: str) -> list[Check]:
     checks = [right_answers(results, expected)]
     for point in figures.points(results, plan.REAL):
-        old, ours = point.both(lambda one: one.mib)
-        off = 100 * abs(ours - old) / (max(ours, old) or 1)
         name = f"virtual machines, {point.added}"
         what = f"{name}: MiB merged by the two indexes, difference in %"
-        checks.append(at_most(what, [off], MOST_OFF_PERCENT, 1))
-        old, ours = point.both(lambda one: one.compares_per_page)
+        checks.append(at_most(what, point.off_percent(), MOST_OFF_PERCENT, 1))
+        pairs = point.pairs(lambda one: one.compares_per_page)
+        of_old = [ours / old if old else 1.0 for old, ours in pairs]
         what = f"{name}: comparisons with our index, of those with the old one"
-        checks.append(at_most(what, [ours / old if old else 1.0], MOST_COMPARES))
+        checks.append(at_most(what, of_old, MOST_COMPARES))
     return checks

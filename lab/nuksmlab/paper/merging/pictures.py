@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Bars: rates, reading, and virtual machines."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
@@ -42,7 +43,8 @@ def rates(results: Sequence[Copies], canvas: Canvas) -> None:
     points = [point for case in plan.CASES for point in figures.points(results, case)]
     series: dict[str, list[float | None]] = {
         f"{name} (measured)": [
-            point.median(name, lambda one: one.mib_per_second) for point in points
+            statistics.median(point.each(name, lambda one: one.mib_per_second))
+            for point in points
         ]
         for name in plan.INDEXES
     }
@@ -99,7 +101,7 @@ def machines(results: Sequence[Guests], canvas: Canvas) -> None:
         (right, COMPARED, lambda one: one.compares_per_page),
     ):
         series = {
-            name: [point.median(name, value) for point in points]
+            name: [statistics.median(point.each(name, value)) for point in points]
             for name in plan.INDEXES
         }
         bars(axes, names, series, label)

@@ -19,6 +19,7 @@ from nuksmlab.paper.section import (
     Section,
     Table,
     number,
+    spread,
 )
 
 TITLE = "KSM's own benchmarks of 2009: how quickly pages are merged"
@@ -70,12 +71,12 @@ def rate_columns() -> list[Column]:
 
 def rate_cells(point: Point) -> list[str]:
     def both(value: Callable[[Merged], float], digits: int) -> list[str]:
-        return [number(each, digits) for each in point.both(value)]
+        return [spread(point.each(name, value), digits) for name in plan.INDEXES]
 
     return [
-        number(point.median(plan.OLD, lambda one: one.mib), 0),
+        spread(point.each(plan.OLD, lambda one: one.mib), 0),
         *both(lambda one: one.mib_per_second, 0),
-        number(point.ratio(), 1),
+        spread(point.ratios(), 1),
         *both(lambda one: one.all_seconds, 2),
         *both(lambda one: one.compares_per_page, 1),
     ]

@@ -29,13 +29,12 @@ from nuksmlab.paper.section import (
     Row,
     Section,
     Table,
-    answers,
     at_least,
     at_most,
     bar,
-    counted,
     grouped,
     raw,
+    sound,
     spread,
     workloads,
 )
@@ -252,8 +251,7 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
         [table(several), priority_table(several)],
         [Picture("four-nodes", caption, partial(draw, several))],
         [
-            answers(results),
-            counted(results),
+            *sound(results),
             *(
                 check
                 for case in several

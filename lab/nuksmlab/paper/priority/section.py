@@ -28,16 +28,15 @@ from nuksmlab.paper.section import (
     Row,
     Section,
     Table,
-    answers,
     at_least,
     at_most,
     bar,
-    counted,
     grouped,
     legend,
     number,
     raw,
     reach,
+    sound,
     spread,
     workloads,
 )
@@ -403,7 +402,7 @@ def split(results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
 def section(results: Sequence[Result], hardware: Hardware) -> Section:
     by_pair, by_stage = split(results)
     groups, stages = grouped(by_pair), grouped(by_stage)
-    tables, pictures, checks = [], [], [answers(results), counted(results)]
+    tables, pictures, checks = [], [], sound(results)
     claims: list[Claim] = []
     if stages:
         tables.append(figure_4(stages, hardware))

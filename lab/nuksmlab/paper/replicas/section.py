@@ -20,11 +20,10 @@ from nuksmlab.paper.section import (
     Row,
     Section,
     Table,
-    answers,
     at_least,
     at_most,
-    counted,
     number,
+    sound,
 )
 from nuksmlab.paper.trial import Result, Use
 
@@ -271,5 +270,5 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:  # noqa: 
         INTRODUCTION,
         [table(outcomes)],
         [Picture("replicas", caption, partial(draw, outcomes))],
-        [answers(results), counted(results), *checks(outcomes)],
+        [*sound(results), *checks(outcomes)],
     )
