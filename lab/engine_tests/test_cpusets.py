@@ -202,15 +202,36 @@ def test_looks_bring_back_what_others_moved(ksm: Ksm, start: StartTenant) -> Non
     model.check_intact(tenants)
 
 
+def test_who_may_not_have_pages_at_home_draws_none_there(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """Though somebody else, who does not use them, may: until ksmd comes by."""
+    tenants = [start(name, int(name == "c"), mib=MIB) for name in "abc"]
+    keep_merging(ksm, tenants)
+    ksm.write("pages_to_scan", 0)
+    ksm.write("look_cpu_permille", 1000)
+    with cpusets(tenants[:1]) as [cgroup]:
+        stress.put(cgroup / "cpuset.mems", 1)
+        before = tenants[0].share_on(1)
+        with reading(tenants[0]):  # where he was, on node 0
+            look_until_seen(ksm, 2 * SOON, tenants[0].equal_pages)
+        assert tenants[0].share_on(1) >= before
+    model.check_intact(tenants)
+
+
 def test_ksmd_goes_by_what_cpusets_say_now(ksm: Ksm, pair: list[Tenant]) -> None:
     """Not as it came to the process, in the middle of which it rests meanwhile."""
-    ksm.scan_once()
-    ksm.rest()
-    before = ksm.read("pages_scanned")
-    ksm.write("pages_to_scan", BATCH)
-    ksm.start()
-    wait.until(lambda: ksm.read("pages_scanned") > before, lambda: "ksmd has not begun")
     with cpusets(pair) as cgroups:
+        for cgroup in cgroups:
+            stress.put(cgroup / "cpuset.mems", 0)
+        ksm.scan_once()
+        ksm.rest()
+        before = ksm.read("pages_scanned")
+        ksm.write("pages_to_scan", BATCH)
+        ksm.start()
+        wait.until(
+            lambda: ksm.read("pages_scanned") > before, lambda: "ksmd has not begun"
+        )
         for cgroup, tenant in zip(cgroups, pair, strict=True):
             stress.put(cgroup / "cpuset.mems", 1)
             os.sched_setaffinity(tenant.pid, numa.cpus(1))
@@ -221,8 +242,8 @@ def test_ksmd_goes_by_what_cpusets_say_now(ksm: Ksm, pair: list[Tenant]) -> None
         remote = [process_stat(tenant.pid)["ksm_merged_remote"] for tenant in pair]
         assert max(remote) <= 0.1 * pair[0].equal_pages
         ksm.scan_once()
-        for tenant, before in zip(pair, remote, strict=True):
-            assert process_stat(tenant.pid)["ksm_merged_remote"] <= before
+        for tenant, least in zip(pair, remote, strict=True):
+            assert process_stat(tenant.pid)["ksm_merged_remote"] <= least
 
 
 def test_who_gets_pages_of_his_own_has_them_where_his_cpuset_wants_them(

@@ -23,12 +23,14 @@ from nuksmlab.looks import (
     use_now_and_then,
 )
 from nuksmlab.shares import check, merge
-from nuksmlab.tenant import StartTenant, Tenant, lend
+from nuksmlab.tenant import StartTenant, Tenant, fill_node, lend
 
 pytestmark = pytest.mark.needs(nodes=2)
 
 MIB = 2
 PAGES = MIB * 256
+# Of 10,000 pages, so many and twice as many: what is kept free.
+WATERMARKS = Path("/proc/sys/vm/watermark_scale_factor")
 
 
 def merged_on(node: int, ksm: Ksm, start: StartTenant) -> list[Tenant]:
@@ -47,6 +49,16 @@ def near_and_held(ksm: Ksm, holder: Tenant, path: Path) -> Iterator[None]:
     pipe = lend(holder, path)
     yield
     os.close(pipe)
+
+
+@contextmanager
+def full(start: StartTenant, node: int) -> Iterator[None]:
+    """A node whose free pages are kept for others, until it has very many."""
+    fill_node(start, node, 0)
+    before = WATERMARKS.read_text()
+    stress.put(WATERMARKS, 1000)
+    yield
+    stress.put(WATERMARKS, before)
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +94,25 @@ def test_pages_that_both_use_are_shared_as_the_policy_says(
     with reading(pair[0]), reading(pair[1]):
         look_until_seen(ksm, SOON, PAGES)
     check(pair[0], [1 / 2, 1 / 2])
+
+
+def test_who_moves_to_a_full_node_keeps_what_he_has_there(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """For that there need not be room; what is elsewhere stays there."""
+    with numa.running_on(0):
+        mover = start("mover", mib=MIB)
+    other = start("other", 1, mib=MIB)
+    merge(ksm, [mover, other])
+    check(mover, [1 / 2, 1 / 2])
+    ksm.write("pages_to_scan", 0)
+    before = mover.share_on(1)
+    with full(start, 1):
+        os.sched_setaffinity(mover.pid, numa.cpus(1))
+        with reading(mover):
+            look_until_seen(ksm, 2 * SOON, PAGES)
+        assert mover.share_on(1) >= before
+    model.check_intact([mover, other])
 
 
 @pytest.mark.slow

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import numa, stress
-from nuksmlab.ksm import Ksm
+from nuksmlab.ksm import FAST, Ksm
+from nuksmlab.looks import SOON, look
 from nuksmlab.tenant import StartTenant
 
 pytestmark = pytest.mark.tiers
@@ -61,6 +62,34 @@ def test_who_may_have_slow_memory_only_has_merged_pages_there(
             for _ in range(SCANS):
                 ksm.scan_once()
         assert [tenant.share_on(SLOW_NODE) for tenant in tenants] == [1, 1]
+    assert all(tenant.bad_pages() == 0 for tenant in tenants)
+
+
+def test_who_is_to_have_other_memory_has_it_where_it_is_fast(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """Though ksmd, who finds that out, has not come by, and looks know of no other."""
+    with ExitStack() as cpusets:
+        slow, fast = tenants = [
+            start(f"vm-{number}", FAST_NODE, mib=4) for number in range(2)
+        ]
+        cgroups = [
+            cpusets.enter_context(stress.cpuset(f"cpuset-{number}", tenant.pid))
+            for number, tenant in enumerate(tenants)
+        ]
+        stress.put(cgroups[0] / "cpuset.mems", SLOW_NODE)
+        assert slow.share_on(SLOW_NODE) == 1
+        ksm.merge(sum(tenant.equal_pages for tenant in tenants))
+        assert fast.share_on(FAST_NODE) == 1
+        ksm.write("pages_to_scan", 0)
+        ksm.write("look_cpu_permille", 1000)
+        stress.put(cgroups[1] / "cpuset.mems", 1)
+        for _ in range(SOON):
+            look(ksm)
+        assert fast.share_on(FAST_NODE) == 1
+        ksm.set_speed(FAST)
+        ksm.wait_scans(SCANS)
+        assert fast.share_on(1) == 1
     assert all(tenant.bad_pages() == 0 for tenant in tenants)
 
 

@@ -12,7 +12,24 @@
 
 static struct nuksm_ballot nuksm_ballot;
 
-/* Counts a sharer, unless its process is about to end. */
+/* Has the process ended, though somebody may hold its memory? */
+static bool nuksm_is_over(struct mm_struct *mm)
+{
+	return ksm_test_exit(mm) || !rcu_access_pointer(mm->owner);
+}
+
+/*
+ * Does the process of a mapping draw its page home? A cpuset may have changed since ksmd, who gives
+ * it another home then, came by: until it does, it draws the page nowhere, but to where others may
+ * have it.
+ */
+static bool nuksm_draws(const struct ksm_rmap_item *rmap_item)
+{
+	return !nuksm_is_over(rmap_item->mm) &&
+	       nuksm_may_have_memory(rmap_item->mm, rmap_item->home);
+}
+
+/* Counts a sharer, if it draws the page. */
 static void nuksm_add_sharer(const struct ksm_rmap_item *rmap_item, u8 heat)
 {
 	struct mm_struct *mm = rmap_item->mm;
@@ -23,7 +40,7 @@ static void nuksm_add_sharer(const struct ksm_rmap_item *rmap_item, u8 heat)
 	};
 	struct task_struct *owner;
 
-	if (ksm_test_exit(mm))
+	if (!nuksm_draws(rmap_item))
 		return;
 
 	if (nuksm_ballot.placement == NUKSM_PRIORITY) {
@@ -59,7 +76,7 @@ static unsigned int nuksm_used_in_looks(const struct ksm_stable_node *stable_nod
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
 		bool there = sharer->home == nid;
 
-		if (there == on && !ksm_test_exit(sharer->mm))
+		if (there == on && nuksm_draws(sharer))
 			looks |= sharer->address & NUKSM_LOOKS_MASK;
 		cond_resched();
 	}
@@ -100,7 +117,7 @@ static bool nuksm_add_alike(const struct ksm_stable_node *stable_node, int here)
 		return false;
 	memset(looks, 0, nr_node_ids);
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		if (!ksm_test_exit(sharer->mm))
+		if (nuksm_draws(sharer))
 			looks[sharer->home] |= sharer->address & NUKSM_LOOKS_MASK;
 		cond_resched();
 	}
@@ -108,56 +125,38 @@ static bool nuksm_add_alike(const struct ksm_stable_node *stable_node, int here)
 }
 
 /*
- * The ballot has all who share the page. Are they on slow nodes alone, and may none of them have
- * memory where it is any more?
+ * The ballot has all who draw the page. Are they on slow nodes alone, is there nobody else, and may
+ * none of them have memory where it is any more?
  */
 static bool nuksm_must_leave(const struct ksm_stable_node *stable_node)
 {
 	int nid, here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
 	const struct ksm_rmap_item *sharer;
 
+	if (bitmap_empty(nuksm_ballot.nodes, NUKSM_MOST_NODES))
+		return false;
 	for_each_set_bit(nid, nuksm_ballot.nodes, NUKSM_MOST_NODES) {
 		if (nid == here || node_is_toptier(nid))
 			return false;
 	}
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		if (!ksm_test_exit(sharer->mm) && nuksm_may_have_memory(sharer->mm, here))
+		/* Who does not draw it has another home soon: who knows which */
+		if (!nuksm_is_over(sharer->mm) &&
+		    (nuksm_may_have_memory(sharer->mm, here) || !nuksm_draws(sharer)))
 			return false;
 		cond_resched();
 	}
 	return true;
 }
 
-/* Where somebody who shares the page that is asked has his home, and may have memory. */
-static unsigned long nuksm_homes[NUKSM_NODE_LONGS];
-
-/*
- * A cpuset may have changed since ksmd, who gives sharers another home then, came by them: until it
- * does, they draw the page nowhere, but to where others may have it.
- */
-static void nuksm_find_homes(const struct ksm_stable_node *stable_node)
-{
-	const struct ksm_rmap_item *sharer;
-
-	bitmap_zero(nuksm_homes, NUKSM_MOST_NODES);
-	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		cond_resched();
-		if (!test_bit(sharer->home, nuksm_homes) && !ksm_test_exit(sharer->mm) &&
-		    nuksm_may_have_memory(sharer->mm, sharer->home))
-			__set_bit(sharer->home, nuksm_homes);
-	}
-}
-
-/* Fills the ballot with all who share the page. @least: as for nuksm_add_here(). */
+/* Fills the ballot with all who draw the page. @least: as for nuksm_add_here(). */
 static void nuksm_ask_sharers(const struct ksm_stable_node *stable_node, unsigned int least)
 {
 	const struct ksm_rmap_item *sharer;
 
-	nuksm_find_homes(stable_node);
 	nuksm_ballot_open(&nuksm_ballot, READ_ONCE(nuksm_placement));
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		if (test_bit(sharer->home, nuksm_homes))
-			nuksm_add_sharer(sharer, nuksm_own_heat(sharer));
+		nuksm_add_sharer(sharer, nuksm_own_heat(sharer));
 		cond_resched();
 	}
 	nuksm_add_here(stable_node, least);

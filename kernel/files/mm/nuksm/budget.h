@@ -84,7 +84,7 @@ static bool nuksm_counts(const struct ksm_rmap_item *item)
 
 	if (nuksm_ballot.placement != NUKSM_PRIORITY)
 		return true;
-	if (voter->ballot != nuksm_ballot.number) /* it is about to end */
+	if (voter->ballot != nuksm_ballot.number) /* it does not draw the page */
 		return false;
 	if (nuksm_is_glanced(item))
 		nuksm_ranking.heaviest = max(nuksm_ranking.heaviest, voter->weight);
@@ -113,11 +113,11 @@ static bool nuksm_may_leave(const struct ksm_rmap_item *item)
 	return !nuksm_is_forked(item->head) || !nuksm_is_dear(item, 1);
 }
 
-/* Might he who has the mapping pay for a copy? */
+/* Might he who has the mapping pay for a copy where his home is? */
 static bool nuksm_might_pay(const struct ksm_stable_node *stable_node,
 			    const struct ksm_rmap_item *item, struct nuksm_payers *payers)
 {
-	return !ksm_test_exit(item->mm) && nuksm_is_settled(item->mm, stable_node->domain) &&
+	return nuksm_draws(item) && nuksm_is_settled(item->mm, stable_node->domain) &&
 	       nuksm_may_leave(item) && nuksm_may_pay(item->mm, payers);
 }
 

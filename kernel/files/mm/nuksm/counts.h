@@ -272,8 +272,8 @@ static void nuksm_moved(struct ksm_stable_node *stable_node, unsigned long kpfn)
 		return;
 	/* After the new place can be seen: ksmd clears it before it looks there */
 	smp_mb();
-	if (!READ_ONCE(stable_node->again))
-		WRITE_ONCE(stable_node->again, NUKSM_WAS_MOVED);
+	/* ksmd may write to it, too, what says more */
+	cmpxchg(&stable_node->again, 0, NUKSM_WAS_MOVED);
 }
 
 #else /* !CONFIG_NUKSM_PLACEMENT */

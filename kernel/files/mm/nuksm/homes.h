@@ -34,8 +34,8 @@ static bool nuksm_is_at_home(const struct ksm_rmap_item *item)
 /*
  * A process may have memory on the nodes @now. Where is a mapping's home to be, if it may not be
  * where it is? Nodes that the process has lost become those that it has got, as homes that are on
- * several are to stay apart. If that one is slow, has no room, or the area's policy names others,
- * it is one behind it.
+ * several are to stay apart, or, if it has got none, the next one that it has. If that one is slow,
+ * has no room, or the area's policy names others, it is one behind it.
  */
 static int nuksm_home_among(const struct ksm_rmap_item *item, struct mempolicy *policy,
 			    const nodemask_t *before, const nodemask_t *now)
@@ -50,9 +50,12 @@ static int nuksm_home_among(const struct ksm_rmap_item *item, struct mempolicy *
 	if (!node_isset(item->home, lost))
 		nodes_andnot(lost, node_states[N_MEMORY], *now);
 	node_set(item->home, lost);
-	if (nodes_empty(got))
-		got = *now;
-	nid = node_isset(item->home, *now) ? item->home : node_remap(item->home, lost, got);
+	if (node_isset(item->home, *now))
+		nid = item->home;
+	else if (nodes_empty(got))
+		nid = next_node_in(item->home, *now);
+	else
+		nid = node_remap(item->home, lost, got);
 	for (n = 0; n < weight; n++, nid = next_node_in(nid, *now)) {
 		int suits = 4 * nuksm_allows(policy, nid) + 2 * node_is_toptier(nid) +
 			    nuksm_node_has_room(nid);

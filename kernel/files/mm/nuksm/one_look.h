@@ -104,15 +104,19 @@ static void nuksm_flush(struct mm_struct *mm, unsigned long address)
 static nodemask_t nuksm_looked_memory;
 
 /*
- * Where a mapping's home is to be: where its process has moved to, if there is room, unless its
- * memory, or the area's, shall be elsewhere; or where it is. The area's policy alone, which anybody
- * may change all the time, moves no home.
+ * Where a mapping's home is to be: where its process has moved to, unless its memory, or the
+ * area's, shall be elsewhere; or where it is. The area's policy alone, which anybody may change
+ * all the time, moves no home. If the process may have no memory where @folio is, which has to
+ * leave, there has to be room, too.
  */
-static int nuksm_home_for(const struct ksm_rmap_item *item, struct mempolicy *policy)
+static int nuksm_home_for(const struct ksm_rmap_item *item, const struct folio *folio,
+			  struct mempolicy *policy)
 {
 	int nid = nuksm_settled_on(item->mm);
 	bool moves = nid != NUMA_NO_NODE && node_isset(nid, nuksm_looked_memory) &&
-		     nuksm_allows(policy, nid) && nuksm_node_has_room(nid);
+		     nuksm_allows(policy, nid) &&
+		     (node_isset(folio_nid(folio), nuksm_looked_memory) ||
+		      nuksm_node_has_room(nid));
 
 	return moves ? nid : item->home;
 }
@@ -175,7 +179,8 @@ static int nuksm_look_again(struct ksm_rmap_item *item, bool *touched, bool *mov
 		*touched = pte_young(pte) ||
 			   mmu_notifier_test_young(item->mm, address);
 		if (moved)
-			*moved = nuksm_rehome(item, folio, nuksm_home_for(item, vma->vm_policy));
+			*moved = nuksm_rehome(item, folio,
+					      nuksm_home_for(item, folio, vma->vm_policy));
 		nid = folio_nid(folio);
 	}
 	pte_unmap_unlock(ptep, ptl);

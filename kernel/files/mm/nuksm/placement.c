@@ -125,7 +125,7 @@ u8 nuksm_heat(struct folio *folio, bool touched, bool young)
 
 /**
  * nuksm_belongs - where does a page belong?
- * @ballot: with all who share it added
+ * @ballot: with all added who draw it
  * @lot: of the page
  * @kpfn: page frame number of the page; if it is not merged yet, of one of two
  * @asker: why it is asked; a page that is merged would have to be moved
@@ -138,7 +138,7 @@ u8 nuksm_heat(struct folio *folio, bool touched, bool young)
  *
  * Context: ksm_thread_mutex held.
  *
- * Return: the node, or NUMA_NO_NODE if nobody shares the page.
+ * Return: the node, or NUMA_NO_NODE if nobody draws the page.
  */
 int nuksm_belongs(const struct nuksm_ballot *ballot, u32 lot,
 		  unsigned long kpfn, enum nuksm_asker asker, int *wanted)

@@ -76,11 +76,11 @@ struct nuksm_sharer {
 #define NUKSM_MOST_NODES	(NUKSM_NODE_LONGS * BITS_PER_LONG)
 
 /**
- * struct nuksm_ballot - all who share one page
+ * struct nuksm_ballot - all who share one page, and draw it to where they are
  * @placement: the rule, NUKSM_FAIR or NUKSM_PRIORITY
  * @number: tells this ballot from those before
  * @hottest: enum nuksm_heat, of the hottest sharer
- * @must_leave: the page is where none of them may have memory, and they are on slow nodes
+ * @must_leave: the page is where no sharer may have memory, and all are on slow nodes
  * @nodes: that have a sharer
  * @hot_nodes: that have a sharer which is as hot as the hottest, or counts as if it was
  * @weight: of each of @nodes, by priority; of others it is left over from

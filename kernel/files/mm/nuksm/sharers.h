@@ -431,17 +431,20 @@ static void nuksm_place_asked(void)
 	if (why != NUKSM_IS_ALIKE || !nuksm_stays_unused(nid))
 		nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_SCANNED,
 				    &wanted);
-	if (nid == NUMA_NO_NODE)
+	if (first) {
+		stable_node->scan = nuksm_this_scan();
+		stable_node->moves = 0;
+	}
+	/* Nobody draws it now, which may be different in the next scan */
+	if (nid == NUMA_NO_NODE) {
+		nuksm_want_asked_as(stable_node, why);
 		return;
+	}
 	/* Who holds it does not keep it from those whom looks found */
 	if (why == NUKSM_IS_ALIKE && nid == wanted && nid == pfn_to_nid(kpfn) &&
 	    nuksm_belongs_alike(stable_node, kpfn, &nid, &wanted))
 		again = NUKSM_IS_ALIKE;
 
-	if (first) {
-		stable_node->scan = nuksm_this_scan();
-		stable_node->moves = 0;
-	}
 	if (nid != wanted)
 		nuksm_want_asked_as(stable_node, again);
 	if (nid == pfn_to_nid(kpfn)) {
