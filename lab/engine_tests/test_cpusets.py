@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import numa, stress, wait
+from nuksmlab import numa, replicas, stress, wait
 from nuksmlab.area import address_of
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import FAST, Ksm, process_stat
@@ -200,6 +200,28 @@ def test_looks_bring_back_what_others_moved(ksm: Ksm, start: StartTenant) -> Non
         look_until_seen(ksm, 2 * SOON, tenants[0].equal_pages)
         assert tenants[0].share_on(0) >= 0.9
     model.check_intact(tenants)
+
+
+def test_who_changes_a_cpuset_in_each_scan_keeps_looks_from_nobody(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """He has each content twice, so that ksmd, who asks once, has more to ask."""
+    ksm.write("look_cpu_permille", 1000)
+    user, other = tenants = [start(f"vm-{node}", node, mib=1) for node in (1, 0)]
+    flips = start("flips", 0, mib=2, distinct=user.equal_pages)
+    keep_merging(ksm, [*tenants, flips])
+    with cpusets([flips]) as [cgroup]:
+        for node in (0, 1, 0, 1):
+            stress.put(cgroup / "cpuset.mems", node)
+            ksm.scan_once()
+        with reading(user):
+            look_until_seen(ksm, 2 * SOON, user.equal_pages)
+            assert user.share_on(1) >= 0.9
+            ksm.write("replica_percent", 100)
+            with reading(other):
+                look_until_seen(ksm, 2 * SOON, 2 * user.equal_pages)
+                assert replicas.count(ksm) >= 0.9 * user.equal_pages
+    model.check_intact([*tenants, flips])
 
 
 def test_who_may_not_have_pages_at_home_draws_none_there(

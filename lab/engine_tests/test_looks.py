@@ -13,7 +13,7 @@ import pytest
 
 from nuksmlab import numa, policy, stress, wait
 from nuksmlab.fuzz import model
-from nuksmlab.ksm import Ksm, process_stat
+from nuksmlab.ksm import FAST, Ksm, process_stat
 from nuksmlab.looks import (
     SOON,
     look,
@@ -29,6 +29,8 @@ pytestmark = pytest.mark.needs(nodes=2)
 
 MIB = 2
 PAGES = MIB * 256
+# Looks after which what could not be moved has been tried once more: 0.8 % are not.
+TRIED_WITHIN = 36
 # Of 10,000 pages, so many and twice as many: what is kept free.
 WATERMARKS = Path("/proc/sys/vm/watermark_scale_factor")
 
@@ -221,6 +223,42 @@ def test_who_holds_pages_keeps_them_no_longer_by_using_them_more_for_once(
                 ksm.scan_once()
         check(other, [1 / 2, 1 / 2])
     model.check_intact(small_pair)
+
+
+@pytest.mark.slow
+def test_looks_try_again_what_somebody_held(
+    ksm: Ksm, small_pair: list[Tenant], tmp_path: Path
+) -> None:
+    """ksmd has not come by since."""
+    holder, user = small_pair
+    ksm.write("pages_to_scan", 0)
+    with near_and_held(ksm, holder, tmp_path / "pipe"):
+        with reading(user):
+            look_until_seen(ksm, 2 * SOON, user.equal_pages)
+        assert user.share_on(0) == 1
+    with reading(user):
+        look_until_seen(ksm, TRIED_WITHIN, user.equal_pages)
+    assert user.share_on(1) >= 0.9
+    model.check_intact(small_pair)
+
+
+@pytest.mark.slow
+def test_looks_follow_a_user_whoever_comes_and_goes(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """One of many leaves and one comes back in each scan."""
+    user = start("user", 1, mib=1)
+    others = [start(f"other-{number}", 0, mib=1) for number in range(12)]
+    merge(ksm, [user, *others])
+    ksm.set_speed(FAST)
+    for comes, leaves in zip([None, *others], others[:5], strict=False):
+        if comes:
+            comes.command("restore")
+        leaves.command(f"write {user.equal_pages}")
+        ksm.scan_once()
+    with reading(user):
+        look_until_seen(ksm, 2 * SOON, user.equal_pages)
+        assert user.share_on(1) >= 0.9
 
 
 @contextmanager

@@ -175,12 +175,14 @@ static void nuksm_mark_left(struct ksm_rmap_item *rmap_item)
 }
 
 /*
- * What the again of struct ksm_stable_node may be, besides 0; what is more goes first. That others
- * moved it keeps nobody from looking. That it belongs elsewhere as it is used alike, looks say, or
- * ksmd, who could not move it then: not who joins or leaves.
+ * What the again of struct ksm_stable_node may be, besides 0; what is more goes first. It is to be
+ * asked, as somebody joined or left it, moved it, or has another home, or there was no room: any
+ * sharer can bring that about, and it keeps no looks from the page. It could not be moved: looks
+ * leave it to ksmd then. It belongs elsewhere as it is used alike, which looks say, or ksmd, and
+ * could not be moved: not who joins or leaves.
  */
-#define NUKSM_WAS_MOVED	1
-#define NUKSM_ASK_AGAIN	2
+#define NUKSM_ASK	1
+#define NUKSM_NOT_MOVED	2
 #define NUKSM_IS_ALIKE	3
 
 /* It is to be asked where it belongs in the next scan, as ksmd comes by. */
@@ -192,7 +194,7 @@ static void nuksm_want_asked_as(struct ksm_stable_node *stable_node, u8 why)
 
 static void nuksm_want_asked(struct ksm_stable_node *stable_node)
 {
-	nuksm_want_asked_as(stable_node, NUKSM_ASK_AGAIN);
+	nuksm_want_asked_as(stable_node, NUKSM_ASK);
 }
 
 /* A page that was to be moved in vain in so many scans is given up: nobody joins it any more. */
@@ -273,7 +275,7 @@ static void nuksm_moved(struct ksm_stable_node *stable_node, unsigned long kpfn)
 	/* After the new place can be seen: ksmd clears it before it looks there */
 	smp_mb();
 	/* ksmd may write to it, too, what says more */
-	cmpxchg(&stable_node->again, 0, NUKSM_WAS_MOVED);
+	cmpxchg(&stable_node->again, 0, NUKSM_ASK);
 }
 
 #else /* !CONFIG_NUKSM_PLACEMENT */

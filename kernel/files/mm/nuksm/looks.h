@@ -138,6 +138,9 @@ static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stal
 	return n;
 }
 
+/* Looks at what could not be moved until it is tried once more, on average. */
+#define NUKSM_TRIES_IN	8
+
 /* Looks at what was given up and is not held any more until it is folded, on average. */
 #define NUKSM_GONE_IN	32
 
@@ -187,11 +190,11 @@ static bool nuksm_fold_given_up(struct ksm_stable_node *stable_node)
  * would stay goes to the node that its lot says of those where it is used alike, if that is said
  * three times in a row.
  *
- * One that waits to be asked in ksmd's next scan, for instance as it could not be moved, but not
- * as others moved it, is left to that. It is ksmd, too, that counts how often a page is asked and
- * moved in a scan; looks are too rare for that to matter, as it takes several of them to see that
- * use has changed. But whether a replica is still needed is asked all the same: by leaving and
- * joining it nobody shall keep it.
+ * One that could not be moved is left to ksmd, who asks it again, but for a chance: who holds it
+ * would else choose when. It is ksmd, too, that counts how often a page is asked and moved in a
+ * scan; looks are too rare for that to matter, as it takes several of them to see that use has
+ * changed. But whether a replica is still needed is asked all the same: by holding it nobody shall
+ * keep it.
  *
  * Returns what trying to move it cost, in moves of pages that are easy to find.
  *
@@ -213,10 +216,11 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 		if (nuksm_fold_given_up(stable_node))
 			return 1;
 	}
-	again = nuksm_is_given_up(stable_node) ? NUKSM_ASK_AGAIN : READ_ONCE(stable_node->again);
-	if (again == NUKSM_ASK_AGAIN && !stable_node->replica)
+	again = nuksm_is_given_up(stable_node) ? NUKSM_NOT_MOVED : READ_ONCE(stable_node->again);
+	waits = again > NUKSM_ASK &&
+		(nuksm_is_given_up(stable_node) || get_random_u32_below(NUKSM_TRIES_IN));
+	if (waits && again == NUKSM_NOT_MOVED && !stable_node->replica)
 		return 0;
-	waits = again > NUKSM_WAS_MOVED;
 	nuksm_ask_sharers(stable_node, strictly ? 1 : NUKSM_LATELY_LOOKS);
 	/* By now it may be scan order that decides */
 	if (nuksm_ballot.placement == NUKSM_FIRST)
@@ -251,7 +255,7 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 	nuksm_window(NUKSM_WINDOW_MOVE);
 	err = nuksm_move(stable_node, nid, &cost);
 	if (err && err != -ENOENT)
-		nuksm_want_asked_as(stable_node, alike ? NUKSM_IS_ALIKE : NUKSM_ASK_AGAIN);
+		nuksm_want_asked_as(stable_node, nuksm_why_not(err, alike));
 	return cost;
 }
 

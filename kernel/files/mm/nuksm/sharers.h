@@ -334,7 +334,7 @@ static void nuksm_let_go(struct ksm_stable_node *stable_node)
 		    nuksm_unshare(sharer, &nuksm_placement_stats.unshared) < 0)
 			stays = true;
 	}
-	WRITE_ONCE(stable_node->again, stays ? NUKSM_ASK_AGAIN : 0);
+	WRITE_ONCE(stable_node->again, stays ? NUKSM_ASK : 0);
 	folio_put(folio);
 }
 
@@ -395,6 +395,17 @@ static void nuksm_belongs_here(struct ksm_stable_node *stable_node, u8 why, bool
 		nuksm_want_asked_as(stable_node, NUKSM_IS_ALIKE);
 }
 
+/*
+ * A page could not be moved, for what nuksm_move() says: why is it to be asked again? If it was too
+ * dear, and is no more, whoever made it so keeps no looks from it.
+ */
+static u8 nuksm_why_not(int err, bool alike)
+{
+	if (alike)
+		return NUKSM_IS_ALIKE;
+	return err == -EAGAIN ? NUKSM_ASK : NUKSM_NOT_MOVED;
+}
+
 /* ksmd holds no page: where does the one that is to be asked belong now? */
 static void nuksm_place_asked(void)
 {
@@ -402,8 +413,8 @@ static void nuksm_place_asked(void)
 	unsigned long kpfn;
 	unsigned int cost;
 	int nid, wanted, err;
-	u8 why, again = NUKSM_ASK_AGAIN;
-	bool first;
+	bool first, alike;
+	u8 why, again;
 
 	nuksm_asked = NULL;
 	if (!stable_node)
@@ -441,10 +452,9 @@ static void nuksm_place_asked(void)
 		return;
 	}
 	/* Who holds it does not keep it from those whom looks found */
-	if (why == NUKSM_IS_ALIKE && nid == wanted && nid == pfn_to_nid(kpfn) &&
-	    nuksm_belongs_alike(stable_node, kpfn, &nid, &wanted))
-		again = NUKSM_IS_ALIKE;
-
+	alike = why == NUKSM_IS_ALIKE && nid == wanted && nid == pfn_to_nid(kpfn) &&
+		nuksm_belongs_alike(stable_node, kpfn, &nid, &wanted);
+	again = alike ? NUKSM_IS_ALIKE : NUKSM_ASK;
 	if (nid != wanted)
 		nuksm_want_asked_as(stable_node, again);
 	if (nid == pfn_to_nid(kpfn)) {
@@ -460,7 +470,7 @@ static void nuksm_place_asked(void)
 	}
 	/* Who makes it go to and fro gets no more of ksmd's time than this */
 	if (stable_node->moves == NUKSM_MOST_MOVES) {
-		nuksm_want_asked_as(stable_node, again);
+		nuksm_want_asked_as(stable_node, max(again, min(why, NUKSM_NOT_MOVED)));
 		return;
 	}
 	nuksm_window(NUKSM_WINDOW_MOVE);
@@ -469,7 +479,7 @@ static void nuksm_place_asked(void)
 		return;
 	stable_node->moves = min(stable_node->moves + cost, NUKSM_MOST_MOVES);
 	if (err)
-		nuksm_want_asked_as(stable_node, again);
+		nuksm_want_asked_as(stable_node, nuksm_why_not(err, alike));
 	else
 		stable_node->vain = 0;
 	if (first && err && err != -EAGAIN)
