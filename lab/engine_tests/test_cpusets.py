@@ -241,6 +241,27 @@ def test_who_may_not_have_pages_at_home_draws_none_there(
     model.check_intact(tenants)
 
 
+def test_who_may_not_have_pages_at_home_shares_no_copy_there(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """That somebody else has there, who uses it: until ksmd comes by."""
+    tenants = [start(name, int(name != "c"), mib=MIB) for name in "abc"]
+    keep_merging(ksm, tenants)
+    ksm.write("pages_to_scan", 0)
+    ksm.write("look_cpu_permille", 1000)
+    ksm.write("replica_percent", 100)
+    barred, *others = tenants
+    pages = barred.equal_pages
+    with cpusets([barred]) as [cgroup]:
+        stress.put(cgroup / "cpuset.mems", 0)
+        before = barred.share_on(1)
+        with reading(others[0]), reading(others[1]):
+            look_until_seen(ksm, 2 * SOON, 2 * pages)
+        assert replicas.count(ksm) >= 0.9 * pages
+        assert barred.share_on(1) <= before
+    model.check_intact(tenants)
+
+
 def test_ksmd_goes_by_what_cpusets_say_now(ksm: Ksm, pair: list[Tenant]) -> None:
     """Not as it came to the process, in the middle of which it rests meanwhile."""
     with cpusets(pair) as cgroups:
@@ -310,6 +331,9 @@ def test_pages_of_several_nodes_go_to_as_many(ksm: Ksm, start: StartTenant) -> N
             ("1-3", [0, 0, 1 / 2, 1 / 2]),
             ("0,2", [1 / 2, 0, 1 / 2, 0]),
             ("1,3", [0, 1 / 2, 0, 1 / 2]),
+            ("2-3", [0, 0, 1 / 2, 1 / 2]),
+            ("0-3", [0, 0, 1 / 2, 1 / 2]),
+            ("0-1", [1 / 2, 1 / 2, 0, 0]),
         ):
             for cgroup in cgroups:
                 stress.put(cgroup / "cpuset.mems", nodes)

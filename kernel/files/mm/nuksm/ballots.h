@@ -76,7 +76,7 @@ static unsigned int nuksm_used_in_looks(const struct ksm_stable_node *stable_nod
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
 		bool there = sharer->home == nid;
 
-		if (there == on && nuksm_draws(sharer))
+		if (there == on && !nuksm_is_over(sharer->mm))
 			looks |= sharer->address & NUKSM_LOOKS_MASK;
 		cond_resched();
 	}
@@ -117,7 +117,7 @@ static bool nuksm_add_alike(const struct ksm_stable_node *stable_node, int here)
 		return false;
 	memset(looks, 0, nr_node_ids);
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
-		if (nuksm_draws(sharer))
+		if ((sharer->address & NUKSM_LOOKS_MASK) && nuksm_draws(sharer))
 			looks[sharer->home] |= sharer->address & NUKSM_LOOKS_MASK;
 		cond_resched();
 	}

@@ -33,9 +33,9 @@ static bool nuksm_is_at_home(const struct ksm_rmap_item *item)
 
 /*
  * A process may have memory on the nodes @now. Where is a mapping's home to be, if it may not be
- * where it is? Nodes that the process has lost become those that it has got, as homes that are on
- * several are to stay apart, or, if it has got none, the next one that it has. If that one is slow,
- * has no room, or the area's policy names others, it is one behind it.
+ * where it is? Nodes that the process has lost become those that it has got, or, if these are none,
+ * those that it has, as homes that are on several are to stay apart; one becomes the next. If that
+ * one is slow, has no room, or the area's policy names others, it is one behind it.
  */
 static int nuksm_home_among(const struct ksm_rmap_item *item, struct mempolicy *policy,
 			    const nodemask_t *before, const nodemask_t *now)
@@ -50,6 +50,8 @@ static int nuksm_home_among(const struct ksm_rmap_item *item, struct mempolicy *
 	if (!node_isset(item->home, lost))
 		nodes_andnot(lost, node_states[N_MEMORY], *now);
 	node_set(item->home, lost);
+	if (nodes_empty(got) && nodes_weight(lost) > 1)
+		got = *now;
 	if (node_isset(item->home, *now))
 		nid = item->home;
 	else if (nodes_empty(got))

@@ -57,7 +57,7 @@ static bool nuksm_remap(struct ksm_rmap_item *item, struct folio *from,
 }
 
 /*
- * Lets sharers of @stable_node whose home is @nid, or all if that is NUMA_NO_NODE, share @target,
+ * Lets sharers of @stable_node who draw it to @nid, or all if that is NUMA_NO_NODE, share @target,
  * as far as there is room. Returns how many.
  */
 static unsigned int nuksm_remap_sharers(struct ksm_stable_node *stable_node,
@@ -73,7 +73,7 @@ static unsigned int nuksm_remap_sharers(struct ksm_stable_node *stable_node,
 		cond_resched();
 		if (target->rmap_hlist_len >= ksm_max_page_sharing)
 			break;
-		if (nid != NUMA_NO_NODE && item->home != nid)
+		if (nid != NUMA_NO_NODE && (item->home != nid || !nuksm_draws(item)))
 			continue;
 		if (!nuksm_remap(item, from, to))
 			continue;

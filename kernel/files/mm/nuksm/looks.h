@@ -138,7 +138,7 @@ static unsigned int nuksm_begin_some(struct nuksm_looks *at, unsigned long *stal
 	return n;
 }
 
-/* Looks at what could not be moved until it is tried once more, on average. */
+/* In one of so many looks it is asked whether what could not be moved is to be tried once more. */
 #define NUKSM_TRIES_IN	8
 
 /* Looks at what was given up and is not held any more until it is folded, on average. */
@@ -181,6 +181,14 @@ static bool nuksm_fold_given_up(struct ksm_stable_node *stable_node)
 	return true;
 }
 
+/* A look has moved the page: what was tried in vain before counts no more. */
+static void nuksm_is_moved(struct ksm_stable_node *stable_node)
+{
+	stable_node->vain = 0;
+	if (READ_ONCE(stable_node->again) > NUKSM_ASK)
+		WRITE_ONCE(stable_node->again, NUKSM_ASK);
+}
+
 /*
  * The page was looked at: does it belong where it is? One that nobody uses stays on any
  * node of its sharers, unless it is asked @strictly; if there is no room then, ksmd asks
@@ -190,11 +198,11 @@ static bool nuksm_fold_given_up(struct ksm_stable_node *stable_node)
  * would stay goes to the node that its lot says of those where it is used alike, if that is said
  * three times in a row.
  *
- * One that could not be moved is left to ksmd, who asks it again, but for a chance: who holds it
- * would else choose when. It is ksmd, too, that counts how often a page is asked and moved in a
- * scan; looks are too rare for that to matter, as it takes several of them to see that use has
- * changed. But whether a replica is still needed is asked all the same: by holding it nobody shall
- * keep it.
+ * One that could not be moved is left to ksmd, who asks it again, but for a chance, if trying is
+ * cheap: who holds it would else choose when. It is ksmd, too, that counts how often a page is
+ * asked and moved in a scan; looks are too rare for that to matter, as it takes several of them to
+ * see that use has changed. But whether a replica is needed is asked all the same: by holding a
+ * page nobody shall keep it, or others from having copies.
  *
  * Returns what trying to move it cost, in moves of pages that are easy to find.
  *
@@ -205,29 +213,28 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 {
 	unsigned long kpfn = READ_ONCE(stable_node->kpfn);
 	int here = pfn_to_nid(kpfn), nid, wanted, err;
+	bool given_up = nuksm_is_given_up(stable_node), alike;
 	unsigned int elsewhere, says, cost;
-	bool waits, alike;
 	u8 again;
 
-	if (nuksm_is_given_up(stable_node)) {
+	if (given_up) {
 		/* ksmd gives those who are elsewhere now pages of their own */
 		if (strictly)
 			nuksm_want_asked(stable_node);
 		if (nuksm_fold_given_up(stable_node))
 			return 1;
+		if (!stable_node->replica)
+			return 0;
 	}
-	again = nuksm_is_given_up(stable_node) ? NUKSM_NOT_MOVED : READ_ONCE(stable_node->again);
-	waits = again > NUKSM_ASK &&
-		(nuksm_is_given_up(stable_node) || get_random_u32_below(NUKSM_TRIES_IN));
-	if (waits && again == NUKSM_NOT_MOVED && !stable_node->replica)
-		return 0;
+	again = given_up ? NUKSM_IS_DEAR : READ_ONCE(stable_node->again);
 	nuksm_ask_sharers(stable_node, strictly ? 1 : NUKSM_LATELY_LOOKS);
 	/* By now it may be scan order that decides */
 	if (nuksm_ballot.placement == NUKSM_FIRST)
 		return 0;
-	if (nuksm_tend(stable_node, waits))
+	if (nuksm_tend(stable_node, again > NUKSM_ASK))
 		return 1;
-	if (waits)
+	if (again > NUKSM_NOT_MOVED ||
+	    (again == NUKSM_NOT_MOVED && get_random_u32_below(NUKSM_TRIES_IN)))
 		return 0;
 	elsewhere = stable_node->elsewhere;
 	stable_node->elsewhere = 0;
@@ -254,8 +261,10 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 		return 0;
 	nuksm_window(NUKSM_WINDOW_MOVE);
 	err = nuksm_move(stable_node, nid, &cost);
-	if (err && err != -ENOENT)
-		nuksm_want_asked_as(stable_node, nuksm_why_not(err, alike));
+	if (!err)
+		nuksm_is_moved(stable_node);
+	else if (err != -ENOENT)
+		nuksm_want_asked_as(stable_node, nuksm_why_not(err, cost, alike));
 	return cost;
 }
 

@@ -230,7 +230,7 @@ static bool nuksm_is_hot(const struct ksm_stable_node *stable_node)
 	const struct ksm_rmap_item *item;
 
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
-		if (nuksm_own_heat(item) == NUKSM_TOUCHED)
+		if (nuksm_own_heat(item) == NUKSM_TOUCHED && nuksm_draws(item))
 			return true;
 		cond_resched();
 	}
@@ -330,6 +330,19 @@ static bool nuksm_is_hot_replica(struct ksm_stable_node *dup,
 	       nuksm_takes_replica(pfn_to_nid(READ_ONCE(dup->kpfn))) && nuksm_is_hot(dup);
 }
 
+/* Does somebody hold the page, which can follow nobody then? Or is it gone? */
+static bool nuksm_is_stuck(struct ksm_stable_node *stable_node)
+{
+	struct folio *folio = nuksm_take_hold(stable_node);
+	bool held;
+
+	if (IS_ERR_OR_NULL(folio))
+		return true;
+	held = nuksm_is_held(folio);
+	folio_put(folio);
+	return held;
+}
+
 /*
  * Nobody uses the page where it is, but perhaps one of its replicas: then these are to be
  * one, if that is said often enough in a row. The page follows those who use it, in the next look.
@@ -346,6 +359,8 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 	used = nuksm_used_in_looks(replica, false, NUMA_NO_NODE);
 	if (!nuksm_is_noted() || !nuksm_follows(stable_node, nuksm_says_elsewhere(used)))
 		return true;
+	if (nuksm_is_stuck(stable_node))
+		return true;
 	nuksm_window(NUKSM_WINDOW_DRAW_IN);
 	/* If nobody came, @stable_node may be gone */
 	if (nuksm_fold_into(replica, stable_node, nuksm_most_to_fold(), false))
@@ -354,11 +369,11 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 }
 
 /*
- * Who uses the page on another node shares one that is there. Returns whether any do now;
- * @stable_node may be gone then. @first: as for nuksm_affords().
+ * Who uses the page on another node shares one that is there; or with @copies, if there is none, a
+ * copy. Returns whether any do now; @stable_node may be gone then. @first: as for nuksm_affords().
  */
 static bool nuksm_spread(struct ksm_stable_node *stable_node,
-			 struct ksm_stable_node **chain, bool first)
+			 struct ksm_stable_node **chain, bool copies, bool first)
 {
 	int nid, n, here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
 	bool done = false, failed = false;
@@ -371,7 +386,7 @@ static bool nuksm_spread(struct ksm_stable_node *stable_node,
 			continue;
 		n = 0;
 		target = nuksm_dup_on(*chain, nid, stable_node);
-		payer = target ? NULL : nuksm_affords(stable_node, nid, first);
+		payer = target || !copies ? NULL : nuksm_affords(stable_node, nid, first);
 		if (payer) {
 			n = nuksm_bring_near(stable_node, chain, nid, payer);
 			failed |= !n;
@@ -425,10 +440,10 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node, bool waits)
 	else if (!hot && by_heat && chain && chain->replica && !waits &&
 		 nuksm_used_in_looks(stable_node, false, NUMA_NO_NODE) < NUKSM_LATELY_LOOKS)
 		done = nuksm_draw_in(stable_node, chain);
-	/* If nobody uses it here, it is to be moved first */
-	if (!done && hot && READ_ONCE(nuksm_replica_percent) &&
-	    (!by_heat || test_bit(here, nuksm_ballot.hot_nodes)))
-		done = nuksm_spread(stable_node, &chain, first);
+	/* If nobody uses it here, it is to be moved before it is copied */
+	if (!done && hot && READ_ONCE(nuksm_replica_percent))
+		done = nuksm_spread(stable_node, &chain,
+				    !by_heat || test_bit(here, nuksm_ballot.hot_nodes), first);
 	nuksm_collapse(chain, root);
 	return done;
 }

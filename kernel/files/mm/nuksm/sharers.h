@@ -204,7 +204,7 @@ static bool nuksm_keeps_scanned(struct ksm_rmap_item *rmap_item,
 	lot = nuksm_lot(page);
 	nid = nuksm_belongs(&nuksm_ballot, lot, page_to_pfn(page), NUKSM_MERGES,
 			    &wanted);
-	nuksm_chosen_lot = nid == wanted ? lot : NUKSM_CHOSEN_FOR_NOW;
+	nuksm_chosen_lot = nid == wanted && nid != NUMA_NO_NODE ? lot : NUKSM_CHOSEN_FOR_NOW;
 	return nid != page_to_nid(tree_page);
 }
 
@@ -396,14 +396,16 @@ static void nuksm_belongs_here(struct ksm_stable_node *stable_node, u8 why, bool
 }
 
 /*
- * A page could not be moved, for what nuksm_move() says: why is it to be asked again? If it was too
- * dear, and is no more, whoever made it so keeps no looks from it.
+ * A page could not be moved, as nuksm_move() says, nor how much it took to find that: why is it to
+ * be asked again? If it was too dear, and is no more, whoever made it so keeps no looks from it.
  */
-static u8 nuksm_why_not(int err, bool alike)
+static u8 nuksm_why_not(int err, unsigned int cost, bool alike)
 {
+	if (err == -EAGAIN)
+		return NUKSM_ASK;
 	if (alike)
 		return NUKSM_IS_ALIKE;
-	return err == -EAGAIN ? NUKSM_ASK : NUKSM_NOT_MOVED;
+	return cost > 1 ? NUKSM_IS_DEAR : NUKSM_NOT_MOVED;
 }
 
 /* ksmd holds no page: where does the one that is to be asked belong now? */
@@ -448,7 +450,9 @@ static void nuksm_place_asked(void)
 	}
 	/* Nobody draws it now, which may be different in the next scan */
 	if (nid == NUMA_NO_NODE) {
-		nuksm_want_asked_as(stable_node, why);
+		if (stable_node->moves)
+			stable_node->moves = NUKSM_MOST_MOVES;
+		nuksm_want_asked_as(stable_node, max(why, NUKSM_ASK));
 		return;
 	}
 	/* Who holds it does not keep it from those whom looks found */
@@ -470,7 +474,7 @@ static void nuksm_place_asked(void)
 	}
 	/* Who makes it go to and fro gets no more of ksmd's time than this */
 	if (stable_node->moves == NUKSM_MOST_MOVES) {
-		nuksm_want_asked_as(stable_node, max(again, min(why, NUKSM_NOT_MOVED)));
+		nuksm_want_asked_as(stable_node, max(again, min(why, NUKSM_IS_DEAR)));
 		return;
 	}
 	nuksm_window(NUKSM_WINDOW_MOVE);
@@ -479,7 +483,7 @@ static void nuksm_place_asked(void)
 		return;
 	stable_node->moves = min(stable_node->moves + cost, NUKSM_MOST_MOVES);
 	if (err)
-		nuksm_want_asked_as(stable_node, nuksm_why_not(err, alike));
+		nuksm_want_asked_as(stable_node, nuksm_why_not(err, cost, alike));
 	else
 		stable_node->vain = 0;
 	if (first && err && err != -EAGAIN)
