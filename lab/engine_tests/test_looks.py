@@ -227,13 +227,16 @@ def test_who_holds_pages_keeps_them_no_longer_by_using_them_more_for_once(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("rested", [0, SOON])
 def test_looks_try_again_what_somebody_held(
-    ksm: Ksm, small_pair: list[Tenant], tmp_path: Path
+    ksm: Ksm, small_pair: list[Tenant], tmp_path: Path, rested: int
 ) -> None:
-    """ksmd has not come by since."""
+    """ksmd has not come by since. As who held it has rested, it is first used alike."""
     holder, user = small_pair
     ksm.write("pages_to_scan", 0)
     with near_and_held(ksm, holder, tmp_path / "pipe"):
+        for _ in range(rested):
+            look(ksm)
         with reading(user):
             look_until_seen(ksm, 2 * SOON, user.equal_pages)
         assert user.share_on(0) == 1
@@ -246,8 +249,9 @@ def test_looks_try_again_what_somebody_held(
     model.check_intact(small_pair)
 
 
+@pytest.mark.parametrize("uses", [True, False])
 def test_who_holds_pages_keeps_nobody_from_copies(
-    ksm: Ksm, small_pair: list[Tenant], tmp_path: Path
+    ksm: Ksm, small_pair: list[Tenant], tmp_path: Path, *, uses: bool
 ) -> None:
     """It was tried in vain to move them; to copy them, they need not be moved."""
     holder, user = small_pair
@@ -257,8 +261,10 @@ def test_who_holds_pages_keeps_nobody_from_copies(
             look_until_seen(ksm, 2 * SOON, user.equal_pages)
         assert user.share_on(0) == 1
         ksm.write("replica_percent", 100)
-        with reading(user), reading(holder):
-            look_until_seen(ksm, 2 * SOON, 2 * user.equal_pages)
+        with ExitStack() as stack:
+            for tenant in small_pair if uses else [user]:
+                stack.enter_context(reading(tenant))
+            look_until_seen(ksm, 2 * SOON, (1 + uses) * user.equal_pages)
         assert user.share_on(1) >= 0.97
     model.check_intact(small_pair)
 

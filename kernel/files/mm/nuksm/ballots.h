@@ -64,8 +64,8 @@ static u8 nuksm_own_heat(const struct ksm_rmap_item *rmap_item)
 }
 
 /*
- * In how many of their last eight looks was the page used by any of those whose home is @nid, or
- * not @on that?
+ * In how many of their last eight looks was the page used by any of those who draw it to @nid, or
+ * not @on that? With NUMA_NO_NODE, who does not draw it counts, too.
  */
 static unsigned int nuksm_used_in_looks(const struct ksm_stable_node *stable_node, bool on,
 					int nid)
@@ -76,7 +76,8 @@ static unsigned int nuksm_used_in_looks(const struct ksm_stable_node *stable_nod
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
 		bool there = sharer->home == nid;
 
-		if (there == on && !nuksm_is_over(sharer->mm))
+		if (there == on && (nid == NUMA_NO_NODE ? !nuksm_is_over(sharer->mm) :
+							  nuksm_draws(sharer)))
 			looks |= sharer->address & NUKSM_LOOKS_MASK;
 		cond_resched();
 	}

@@ -181,10 +181,17 @@ static bool nuksm_fold_given_up(struct ksm_stable_node *stable_node)
 	return true;
 }
 
-/* A look has moved the page: what was tried in vain before counts no more. */
+/* Is the page left to ksmd, who asks it again for this reason? */
+static bool nuksm_waits(u8 again)
+{
+	if (again == NUKSM_IS_DEAR || again == NUKSM_ALIKE_IS_DEAR)
+		return true;
+	return again > NUKSM_ASK && get_random_u32_below(NUKSM_TRIES_IN);
+}
+
+/* A look has moved the page: that it could not be moved holds no more. */
 static void nuksm_is_moved(struct ksm_stable_node *stable_node)
 {
-	stable_node->vain = 0;
 	if (READ_ONCE(stable_node->again) > NUKSM_ASK)
 		WRITE_ONCE(stable_node->again, NUKSM_ASK);
 }
@@ -233,8 +240,7 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 		return 0;
 	if (nuksm_tend(stable_node, again > NUKSM_ASK))
 		return 1;
-	if (again > NUKSM_NOT_MOVED ||
-	    (again == NUKSM_NOT_MOVED && get_random_u32_below(NUKSM_TRIES_IN)))
+	if (nuksm_waits(again))
 		return 0;
 	elsewhere = stable_node->elsewhere;
 	stable_node->elsewhere = 0;

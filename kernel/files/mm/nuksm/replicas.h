@@ -330,41 +330,29 @@ static bool nuksm_is_hot_replica(struct ksm_stable_node *dup,
 	       nuksm_takes_replica(pfn_to_nid(READ_ONCE(dup->kpfn))) && nuksm_is_hot(dup);
 }
 
-/* Does somebody hold the page, which can follow nobody then? Or is it gone? */
-static bool nuksm_is_stuck(struct ksm_stable_node *stable_node)
-{
-	struct folio *folio = nuksm_take_hold(stable_node);
-	bool held;
-
-	if (IS_ERR_OR_NULL(folio))
-		return true;
-	held = nuksm_is_held(folio);
-	folio_put(folio);
-	return held;
-}
-
 /*
- * Nobody uses the page where it is, but perhaps one of its replicas: then these are to be
- * one, if that is said often enough in a row. The page follows those who use it, in the next look.
+ * Nobody uses the page where it is, but perhaps one of its replicas: then these are to be one, if
+ * that is said often enough in a row. The page goes where the replica is, which is folded into it
+ * as it is looked at: if the page cannot be moved, nobody loses what is near. Returns whether there
+ * is such a replica; @stable_node may be gone then.
  */
 static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 			  struct ksm_stable_node *chain)
 {
 	struct ksm_stable_node *replica =
 		nuksm_find_dup(chain, nuksm_is_hot_replica, stable_node, NUMA_NO_NODE);
-	unsigned int used;
+	unsigned int used, cost;
+	int err;
 
 	if (!replica)
 		return false;
 	used = nuksm_used_in_looks(replica, false, NUMA_NO_NODE);
 	if (!nuksm_is_noted() || !nuksm_follows(stable_node, nuksm_says_elsewhere(used)))
 		return true;
-	if (nuksm_is_stuck(stable_node))
-		return true;
 	nuksm_window(NUKSM_WINDOW_DRAW_IN);
-	/* If nobody came, @stable_node may be gone */
-	if (nuksm_fold_into(replica, stable_node, nuksm_most_to_fold(), false))
-		stable_node->elsewhere = NUKSM_FOLLOWS_AT - 1;
+	err = nuksm_move(stable_node, pfn_to_nid(READ_ONCE(replica->kpfn)), &cost);
+	if (err && err != -ENOENT)
+		nuksm_want_asked_as(stable_node, nuksm_why_not(err, cost, false));
 	return true;
 }
 
@@ -386,6 +374,10 @@ static bool nuksm_spread(struct ksm_stable_node *stable_node,
 			continue;
 		n = 0;
 		target = nuksm_dup_on(*chain, nid, stable_node);
+		/* It would not stay there, or is to go from there */
+		if (target && !copies && (!node_is_toptier(nid) ||
+					  (target->replica && nuksm_is_tight(nid))))
+			continue;
 		payer = target || !copies ? NULL : nuksm_affords(stable_node, nid, first);
 		if (payer) {
 			n = nuksm_bring_near(stable_node, chain, nid, payer);
@@ -404,9 +396,10 @@ static bool nuksm_spread(struct ksm_stable_node *stable_node,
 }
 
 /*
- * The page was looked at, and the ballot has all who share it. Does it need replicas, or is
- * it one that nobody needs? @waits: for ksmd to move it, so that no replica is folded into it.
- * Returns whether something was done for that; @stable_node may be gone then.
+ * The page was looked at, and the ballot has all who draw it. Does it need replicas, or is it one
+ * that nobody needs? @waits: it could not be moved, so that it is drawn to no replica, and copied
+ * though nobody uses it where it is. Returns whether something was done for that; @stable_node may
+ * be gone then.
  */
 static bool nuksm_tend(struct ksm_stable_node *stable_node, bool waits)
 {
@@ -414,7 +407,7 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node, bool waits)
 	bool hot = nuksm_ballot.hottest == NUKSM_TOUCHED;
 	bool by_heat = nuksm_ballot.placement == NUKSM_FAIR;
 	struct ksm_stable_node *chain = NULL;
-	bool dear = false, done = false, first;
+	bool dear = false, done = false, copies, first;
 	struct rb_root *root;
 	int err;
 
@@ -440,10 +433,10 @@ static bool nuksm_tend(struct ksm_stable_node *stable_node, bool waits)
 	else if (!hot && by_heat && chain && chain->replica && !waits &&
 		 nuksm_used_in_looks(stable_node, false, NUMA_NO_NODE) < NUKSM_LATELY_LOOKS)
 		done = nuksm_draw_in(stable_node, chain);
-	/* If nobody uses it here, it is to be moved before it is copied */
+	/* If nobody uses it here, it is to be moved before it is copied, if it can be */
+	copies = !by_heat || waits || test_bit(here, nuksm_ballot.hot_nodes);
 	if (!done && hot && READ_ONCE(nuksm_replica_percent))
-		done = nuksm_spread(stable_node, &chain,
-				    !by_heat || test_bit(here, nuksm_ballot.hot_nodes), first);
+		done = nuksm_spread(stable_node, &chain, copies, first);
 	nuksm_collapse(chain, root);
 	return done;
 }

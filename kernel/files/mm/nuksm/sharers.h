@@ -391,8 +391,8 @@ static void nuksm_belongs_here(struct ksm_stable_node *stable_node, u8 why, bool
 {
 	if (first && stable_node->vain)
 		stable_node->vain--;
-	if (why == NUKSM_IS_ALIKE && (stable_node->vain || !first))
-		nuksm_want_asked_as(stable_node, NUKSM_IS_ALIKE);
+	if (why >= NUKSM_IS_ALIKE && (stable_node->vain || !first))
+		nuksm_want_asked_as(stable_node, why);
 }
 
 /*
@@ -404,7 +404,7 @@ static u8 nuksm_why_not(int err, unsigned int cost, bool alike)
 	if (err == -EAGAIN)
 		return NUKSM_ASK;
 	if (alike)
-		return NUKSM_IS_ALIKE;
+		return cost > 1 ? NUKSM_ALIKE_IS_DEAR : NUKSM_IS_ALIKE;
 	return cost > 1 ? NUKSM_IS_DEAR : NUKSM_NOT_MOVED;
 }
 
@@ -441,7 +441,7 @@ static void nuksm_place_asked(void)
 		return;
 	nid = pfn_to_nid(kpfn);
 	wanted = nid;
-	if (why != NUKSM_IS_ALIKE || !nuksm_stays_unused(nid))
+	if (why < NUKSM_IS_ALIKE || !nuksm_stays_unused(nid))
 		nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_SCANNED,
 				    &wanted);
 	if (first) {
@@ -456,9 +456,9 @@ static void nuksm_place_asked(void)
 		return;
 	}
 	/* Who holds it does not keep it from those whom looks found */
-	alike = why == NUKSM_IS_ALIKE && nid == wanted && nid == pfn_to_nid(kpfn) &&
+	alike = why >= NUKSM_IS_ALIKE && nid == wanted && nid == pfn_to_nid(kpfn) &&
 		nuksm_belongs_alike(stable_node, kpfn, &nid, &wanted);
-	again = alike ? NUKSM_IS_ALIKE : NUKSM_ASK;
+	again = alike ? why : NUKSM_ASK;
 	if (nid != wanted)
 		nuksm_want_asked_as(stable_node, again);
 	if (nid == pfn_to_nid(kpfn)) {

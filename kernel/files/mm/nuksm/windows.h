@@ -24,8 +24,8 @@
  * @NUKSM_WINDOW_LOOK: clearing accessed bits, and seeing which are set again
  * @NUKSM_WINDOW_GLANCE: the end of a glance's time, and seeing what was used in it
  * @NUKSM_WINDOW_REPLICA: copying a merged page, and mapping the copy
- * @NUKSM_WINDOW_DRAW_IN: choosing a replica whose sharers are to share another page, and
- *	taking hold of that
+ * @NUKSM_WINDOW_DRAW_IN: choosing a replica to which another page is to go, and taking hold
+ *	of that
  * @NUKSM_WINDOW_FOLD: taking a replica from all who have it, and giving them another page
  * @NUKSM_WINDOW_DOMAIN: finding a page merged in another domain, and un-merging it
  * @NUKSM_WINDOW_OUTSIDERS: asking all who map a page, and merging it
