@@ -56,6 +56,7 @@ class Mutant:
     new: str
     more: Sequence[tuple[str, str]] = field(default=())
     nodes: int = 2  # or 0: on User-Mode Linux, whose kernel has KUnit
+    slow_tier: bool = False  # in a machine that has one, too
     package: str = ""  # the crate it is of, whose own tests judge it
 
     def replacements(self) -> list[tuple[str, str]]:
@@ -115,11 +116,16 @@ def run(command: Sequence[str], log: Path) -> str:
     return log.read_text(errors="replace")
 
 
-def tests(command: Sequence[str], output: Path, which: str = ENGINE_TESTS) -> list[str]:
+def tests(
+    command: Sequence[str],
+    output: Path,
+    which: str = ENGINE_TESTS,
+    marked: str = TESTED_ALWAYS,
+) -> list[str]:
     """Those that failed; one for all if there is no verdict. Skipped is none."""
     python = sys.executable
     pytest = [python, "-m", "pytest", "-rfE", "--tb=no", "-p", "no:cacheprovider"]
-    selection = ["-c", "lab/pyproject.toml", which, "-m", TESTED_ALWAYS]
+    selection = ["-c", "lab/pyproject.toml", which, "-m", marked]
     if which != ENGINE_TESTS:
         selection.append("--exitfirst")  # the next one may wait as long in vain
     skipped = ["--ignore", f"{ENGINE_TESTS}/test_selftests.py"]
@@ -186,9 +192,14 @@ def judge(mutant: Mutant, folder: Path, by_all: bool) -> dict[str, list[str]]:
 
         def on(nodes: int, output: str, which: str = ENGINE_TESTS) -> list[str]:
             machine = ["run", "--kernel", str(kernel), "--memory-mib", "768"]
+            machine += ["--nodes", str(nodes)]
+            marked = TESTED_ALWAYS
             if which != ENGINE_TESTS:
                 machine += ["--deadline", str(HANGS_SECONDS)]
-            return tests([*machine, "--nodes", str(nodes)], folder / output, which)
+                if mutant.slow_tier:
+                    machine.append("--slow-tier")
+                    marked = "tiers"
+            return tests(machine, folder / output, which, marked)
 
         meant = f"{ENGINE_TESTS}/{mutant.by}"
         if not mutant.nodes and not by_all:
