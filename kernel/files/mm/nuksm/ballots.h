@@ -76,9 +76,11 @@ static unsigned int nuksm_used_in_looks(const struct ksm_stable_node *stable_nod
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
 		bool there = sharer->home == nid;
 
-		if (there == on && (nid == NUMA_NO_NODE ? !nuksm_is_over(sharer->mm) :
-							  nuksm_draws(sharer)))
-			looks |= sharer->address & NUKSM_LOOKS_MASK;
+		u8 used = sharer->address & NUKSM_LOOKS_MASK;
+
+		if (used && there == on && (nid == NUMA_NO_NODE ? !nuksm_is_over(sharer->mm) :
+								  nuksm_draws(sharer)))
+			looks |= used;
 		cond_resched();
 	}
 	return hweight8(looks);

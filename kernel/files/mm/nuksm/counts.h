@@ -175,24 +175,24 @@ static void nuksm_mark_left(struct ksm_rmap_item *rmap_item)
 }
 
 /*
- * What the again of struct ksm_stable_node may be, besides 0; what is more goes first. It is to be
- * asked, as somebody joined or left it, moved it, or has another home, or there was no room: any
- * sharer can bring that about, and it keeps no looks from the page. It could not be moved, which
- * looks try again by chance; or to find that took long: looks leave it to ksmd. It belongs
- * elsewhere as it is used alike, which looks say, or ksmd, and could not be moved: not who joins or
- * leaves.
+ * What the again of struct ksm_stable_node consists of. The page is to be asked, as somebody joined
+ * or left it, moved it, or has another home, or there was no room: any sharer can bring that about,
+ * and it keeps no looks from the page. It could not be moved, which looks try again by chance; or
+ * to find that took long, and looks leave it to ksmd. It belongs elsewhere as it is used alike,
+ * which looks say, or ksmd, and could not be moved: not who joins or leaves.
  */
-#define NUKSM_ASK		1
-#define NUKSM_NOT_MOVED		2
-#define NUKSM_IS_DEAR		3
-#define NUKSM_IS_ALIKE		4
-#define NUKSM_ALIKE_IS_DEAR	5
+#define NUKSM_ASK	BIT(0)
+#define NUKSM_NOT_MOVED	BIT(1)
+#define NUKSM_IS_DEAR	BIT(2)
+#define NUKSM_IS_ALIKE	BIT(3)
 
 /* It is to be asked where it belongs in the next scan, as ksmd comes by. */
 static void nuksm_want_asked_as(struct ksm_stable_node *stable_node, u8 why)
 {
-	if (nuksm_places() && why > READ_ONCE(stable_node->again))
-		WRITE_ONCE(stable_node->again, why);
+	u8 again = READ_ONCE(stable_node->again);
+
+	if (nuksm_places() && (again & why) != why)
+		WRITE_ONCE(stable_node->again, again | why);
 }
 
 static void nuksm_want_asked(struct ksm_stable_node *stable_node)

@@ -184,9 +184,8 @@ static bool nuksm_fold_given_up(struct ksm_stable_node *stable_node)
 /* Is the page left to ksmd, who asks it again for this reason? */
 static bool nuksm_waits(u8 again)
 {
-	if (again == NUKSM_IS_DEAR || again == NUKSM_ALIKE_IS_DEAR)
-		return true;
-	return again > NUKSM_ASK && get_random_u32_below(NUKSM_TRIES_IN);
+	return (again & NUKSM_IS_DEAR) ||
+	       (again > NUKSM_ASK && get_random_u32_below(NUKSM_TRIES_IN));
 }
 
 /* A look has moved the page: that it could not be moved holds no more. */
@@ -220,9 +219,8 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 {
 	unsigned long kpfn = READ_ONCE(stable_node->kpfn);
 	int here = pfn_to_nid(kpfn), nid, wanted, err;
-	bool given_up = nuksm_is_given_up(stable_node), alike;
+	bool given_up = nuksm_is_given_up(stable_node), waits, alike;
 	unsigned int elsewhere, says, cost;
-	u8 again;
 
 	if (given_up) {
 		/* ksmd gives those who are elsewhere now pages of their own */
@@ -233,14 +231,14 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 		if (!stable_node->replica)
 			return 0;
 	}
-	again = given_up ? NUKSM_IS_DEAR : READ_ONCE(stable_node->again);
+	waits = given_up || nuksm_waits(READ_ONCE(stable_node->again));
 	nuksm_ask_sharers(stable_node, strictly ? 1 : NUKSM_LATELY_LOOKS);
 	/* By now it may be scan order that decides */
 	if (nuksm_ballot.placement == NUKSM_FIRST)
 		return 0;
-	if (nuksm_tend(stable_node, again > NUKSM_ASK))
+	if (nuksm_tend(stable_node, waits))
 		return 1;
-	if (nuksm_waits(again))
+	if (waits)
 		return 0;
 	elsewhere = stable_node->elsewhere;
 	stable_node->elsewhere = 0;

@@ -333,16 +333,16 @@ static bool nuksm_is_hot_replica(struct ksm_stable_node *dup,
 /*
  * Nobody uses the page where it is, but perhaps one of its replicas: then these are to be one, if
  * that is said often enough in a row. The page goes where the replica is, which is folded into it
- * as it is looked at: if the page cannot be moved, nobody loses what is near. Returns whether there
- * is such a replica; @stable_node may be gone then.
+ * then: if the page cannot be moved, nobody loses what is near. Returns whether there is such a
+ * replica; @stable_node may be gone then.
  */
 static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 			  struct ksm_stable_node *chain)
 {
 	struct ksm_stable_node *replica =
 		nuksm_find_dup(chain, nuksm_is_hot_replica, stable_node, NUMA_NO_NODE);
+	int nid, err, here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
 	unsigned int used, cost;
-	int err;
 
 	if (!replica)
 		return false;
@@ -350,8 +350,11 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 	if (!nuksm_is_noted() || !nuksm_follows(stable_node, nuksm_says_elsewhere(used)))
 		return true;
 	nuksm_window(NUKSM_WINDOW_DRAW_IN);
-	err = nuksm_move(stable_node, pfn_to_nid(READ_ONCE(replica->kpfn)), &cost);
-	if (err && err != -ENOENT)
+	nid = pfn_to_nid(READ_ONCE(replica->kpfn));
+	err = nid == here ? 0 : nuksm_move(stable_node, nid, &cost);
+	if (!err)
+		nuksm_fold_into(replica, stable_node, nuksm_most_to_fold(), false);
+	else if (err != -ENOENT)
 		nuksm_want_asked_as(stable_node, nuksm_why_not(err, cost, false));
 	return true;
 }
@@ -375,8 +378,8 @@ static bool nuksm_spread(struct ksm_stable_node *stable_node,
 		n = 0;
 		target = nuksm_dup_on(*chain, nid, stable_node);
 		/* It would not stay there, or is to go from there */
-		if (target && !copies && (!node_is_toptier(nid) ||
-					  (target->replica && nuksm_is_tight(nid))))
+		if (target && (!node_is_toptier(nid) ||
+			       (target->replica && nuksm_is_tight(nid))))
 			continue;
 		payer = target || !copies ? NULL : nuksm_affords(stable_node, nid, first);
 		if (payer) {

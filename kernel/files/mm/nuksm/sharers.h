@@ -391,7 +391,7 @@ static void nuksm_belongs_here(struct ksm_stable_node *stable_node, u8 why, bool
 {
 	if (first && stable_node->vain)
 		stable_node->vain--;
-	if (why >= NUKSM_IS_ALIKE && (stable_node->vain || !first))
+	if ((why & NUKSM_IS_ALIKE) && (stable_node->vain || !first))
 		nuksm_want_asked_as(stable_node, why);
 }
 
@@ -403,9 +403,7 @@ static u8 nuksm_why_not(int err, unsigned int cost, bool alike)
 {
 	if (err == -EAGAIN)
 		return NUKSM_ASK;
-	if (alike)
-		return cost > 1 ? NUKSM_ALIKE_IS_DEAR : NUKSM_IS_ALIKE;
-	return cost > 1 ? NUKSM_IS_DEAR : NUKSM_NOT_MOVED;
+	return (cost > 1 ? NUKSM_IS_DEAR : NUKSM_NOT_MOVED) | (alike ? NUKSM_IS_ALIKE : 0);
 }
 
 /* ksmd holds no page: where does the one that is to be asked belong now? */
@@ -441,7 +439,7 @@ static void nuksm_place_asked(void)
 		return;
 	nid = pfn_to_nid(kpfn);
 	wanted = nid;
-	if (why < NUKSM_IS_ALIKE || !nuksm_stays_unused(nid))
+	if (!(why & NUKSM_IS_ALIKE) || !nuksm_stays_unused(nid))
 		nid = nuksm_belongs(&nuksm_ballot, stable_node->lot, kpfn, NUKSM_SCANNED,
 				    &wanted);
 	if (first) {
@@ -452,13 +450,13 @@ static void nuksm_place_asked(void)
 	if (nid == NUMA_NO_NODE) {
 		if (stable_node->moves)
 			stable_node->moves = NUKSM_MOST_MOVES;
-		nuksm_want_asked_as(stable_node, max(why, NUKSM_ASK));
+		nuksm_want_asked_as(stable_node, why | NUKSM_ASK);
 		return;
 	}
 	/* Who holds it does not keep it from those whom looks found */
-	alike = why >= NUKSM_IS_ALIKE && nid == wanted && nid == pfn_to_nid(kpfn) &&
+	alike = (why & NUKSM_IS_ALIKE) && nid == wanted && nid == pfn_to_nid(kpfn) &&
 		nuksm_belongs_alike(stable_node, kpfn, &nid, &wanted);
-	again = alike ? why : NUKSM_ASK;
+	again = alike ? NUKSM_IS_ALIKE : NUKSM_ASK;
 	if (nid != wanted)
 		nuksm_want_asked_as(stable_node, again);
 	if (nid == pfn_to_nid(kpfn)) {
@@ -474,7 +472,8 @@ static void nuksm_place_asked(void)
 	}
 	/* Who makes it go to and fro gets no more of ksmd's time than this */
 	if (stable_node->moves == NUKSM_MOST_MOVES) {
-		nuksm_want_asked_as(stable_node, max(again, min(why, NUKSM_IS_DEAR)));
+		again |= why & (NUKSM_NOT_MOVED | NUKSM_IS_DEAR);
+		nuksm_want_asked_as(stable_node, again);
 		return;
 	}
 	nuksm_window(NUKSM_WINDOW_MOVE);
