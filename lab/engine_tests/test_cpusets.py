@@ -202,6 +202,7 @@ def test_looks_bring_back_what_others_moved(ksm: Ksm, start: StartTenant) -> Non
     model.check_intact(tenants)
 
 
+@pytest.mark.slow
 def test_who_changes_a_cpuset_in_each_scan_keeps_looks_from_nobody(
     ksm: Ksm, start: StartTenant
 ) -> None:

@@ -54,6 +54,16 @@ def near_and_held(ksm: Ksm, holder: Tenant, path: Path) -> Iterator[None]:
     os.close(pipe)
 
 
+def mover_from(node: int, ksm: Ksm, start: StartTenant) -> tuple[Tenant, Tenant]:
+    """One that may go to the other node, and one that stays there; ksmd rests then."""
+    with numa.running_on(node):
+        mover = start("mover", mib=MIB)
+    other = start("other", 1 - node, mib=MIB)
+    merge(ksm, [mover, other])
+    ksm.write("pages_to_scan", 0)
+    return mover, other
+
+
 @contextmanager
 def full(start: StartTenant, node: int) -> Iterator[None]:
     """A node whose free pages are kept for others, until it has very many."""
@@ -103,12 +113,8 @@ def test_who_moves_to_a_full_node_keeps_what_he_has_there(
     ksm: Ksm, start: StartTenant
 ) -> None:
     """For that there need not be room; what is elsewhere stays there."""
-    with numa.running_on(0):
-        mover = start("mover", mib=MIB)
-    other = start("other", 1, mib=MIB)
-    merge(ksm, [mover, other])
+    mover, other = mover_from(0, ksm, start)
     check(mover, [1 / 2, 1 / 2])
-    ksm.write("pages_to_scan", 0)
     before = mover.share_on(1)
     with full(start, 1):
         os.sched_setaffinity(mover.pid, numa.cpus(1))
@@ -249,6 +255,7 @@ def test_looks_try_again_what_somebody_held(
     model.check_intact(small_pair)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("uses", [True, False])
 def test_who_holds_pages_keeps_nobody_from_copies(
     ksm: Ksm, small_pair: list[Tenant], tmp_path: Path, *, uses: bool
@@ -269,6 +276,7 @@ def test_who_holds_pages_keeps_nobody_from_copies(
     model.check_intact(small_pair)
 
 
+@pytest.mark.slow
 def test_who_holds_pages_takes_nobody_the_copies(
     ksm: Ksm, small_pair: list[Tenant], tmp_path: Path
 ) -> None:
@@ -287,15 +295,12 @@ def test_who_holds_pages_takes_nobody_the_copies(
     model.check_intact(small_pair)
 
 
+@pytest.mark.slow
 def test_who_moves_to_a_full_node_shares_the_pages_there(
     ksm: Ksm, start: StartTenant
 ) -> None:
     """Of which he had copies: that takes no memory. Copies that are there go."""
-    with numa.running_on(1):
-        mover = start("mover", mib=MIB)
-    other = start("other", 0, mib=MIB)
-    merge(ksm, [mover, other])
-    ksm.write("pages_to_scan", 0)
+    mover, other = mover_from(1, ksm, start)
     ksm.write("replica_percent", 100)
     with reading(mover), reading(other):
         look_until_seen(ksm, 2 * SOON, 2 * PAGES)

@@ -20,8 +20,7 @@ static bool nuksm_is_over(struct mm_struct *mm)
 
 /*
  * Does the process of a mapping draw its page home? A cpuset may have changed since ksmd, who gives
- * it another home then, came by: until it does, it draws the page nowhere, but to where others may
- * have it.
+ * it another home then, came by: until it does, it draws the page nowhere.
  */
 static bool nuksm_draws(const struct ksm_rmap_item *rmap_item)
 {
@@ -75,7 +74,6 @@ static unsigned int nuksm_used_in_looks(const struct ksm_stable_node *stable_nod
 
 	hlist_for_each_entry(sharer, &stable_node->hlist, hlist) {
 		bool there = sharer->home == nid;
-
 		u8 used = sharer->address & NUKSM_LOOKS_MASK;
 
 		if (used && there == on && (nid == NUMA_NO_NODE ? !nuksm_is_over(sharer->mm) :

@@ -188,13 +188,6 @@ static bool nuksm_waits(u8 again)
 	       (again > NUKSM_ASK && get_random_u32_below(NUKSM_TRIES_IN));
 }
 
-/* A look has moved the page: that it could not be moved holds no more. */
-static void nuksm_is_moved(struct ksm_stable_node *stable_node)
-{
-	if (READ_ONCE(stable_node->again) > NUKSM_ASK)
-		WRITE_ONCE(stable_node->again, NUKSM_ASK);
-}
-
 /*
  * The page was looked at: does it belong where it is? One that nobody uses stays on any
  * node of its sharers, unless it is asked @strictly; if there is no room then, ksmd asks
@@ -265,10 +258,7 @@ static unsigned int nuksm_place_looked_at(struct ksm_stable_node *stable_node,
 		return 0;
 	nuksm_window(NUKSM_WINDOW_MOVE);
 	err = nuksm_move(stable_node, nid, &cost);
-	if (!err)
-		nuksm_is_moved(stable_node);
-	else if (err != -ENOENT)
-		nuksm_want_asked_as(stable_node, nuksm_why_not(err, cost, alike));
+	nuksm_tried(stable_node, err, cost, alike);
 	return cost;
 }
 

@@ -342,7 +342,7 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 	struct ksm_stable_node *replica =
 		nuksm_find_dup(chain, nuksm_is_hot_replica, stable_node, NUMA_NO_NODE);
 	int nid, err, here = pfn_to_nid(READ_ONCE(stable_node->kpfn));
-	unsigned int used, cost;
+	unsigned int used, cost = 0;
 
 	if (!replica)
 		return false;
@@ -352,10 +352,9 @@ static bool nuksm_draw_in(struct ksm_stable_node *stable_node,
 	nuksm_window(NUKSM_WINDOW_DRAW_IN);
 	nid = pfn_to_nid(READ_ONCE(replica->kpfn));
 	err = nid == here ? 0 : nuksm_move(stable_node, nid, &cost);
+	nuksm_tried(stable_node, err, cost, false);
 	if (!err)
 		nuksm_fold_into(replica, stable_node, nuksm_most_to_fold(), false);
-	else if (err != -ENOENT)
-		nuksm_want_asked_as(stable_node, nuksm_why_not(err, cost, false));
 	return true;
 }
 

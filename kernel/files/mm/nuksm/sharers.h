@@ -406,6 +406,17 @@ static u8 nuksm_why_not(int err, unsigned int cost, bool alike)
 	return (cost > 1 ? NUKSM_IS_DEAR : NUKSM_NOT_MOVED) | (alike ? NUKSM_IS_ALIKE : 0);
 }
 
+/* A look has tried to move the page: if it could, that it could not be moved holds no more. */
+static void nuksm_tried(struct ksm_stable_node *stable_node, int err, unsigned int cost, bool alike)
+{
+	if (err == -ENOENT)
+		return;
+	if (err)
+		nuksm_want_asked_as(stable_node, nuksm_why_not(err, cost, alike));
+	else if (READ_ONCE(stable_node->again) > NUKSM_ASK)
+		WRITE_ONCE(stable_node->again, NUKSM_ASK);
+}
+
 /* ksmd holds no page: where does the one that is to be asked belong now? */
 static void nuksm_place_asked(void)
 {
