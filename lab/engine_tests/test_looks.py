@@ -260,7 +260,8 @@ def test_looks_try_again_what_somebody_held(
 def test_who_holds_pages_keeps_nobody_from_copies(
     ksm: Ksm, small_pair: list[Tenant], tmp_path: Path, *, uses: bool
 ) -> None:
-    """It was tried in vain to move them; to copy them, they need not be moved."""
+    """It was tried in vain to move them; to copy them, they need not be moved. When he
+    lets go, and uses them no more, each is one page again, before ksmd comes by."""
     holder, user = small_pair
     ksm.write("pages_to_scan", 0)
     with near_and_held(ksm, holder, tmp_path / "pipe"):
@@ -273,6 +274,10 @@ def test_who_holds_pages_keeps_nobody_from_copies(
                 stack.enter_context(reading(tenant))
             look_until_seen(ksm, 2 * SOON, (1 + uses) * user.equal_pages)
         assert user.share_on(1) >= 0.97
+    with reading(user):
+        look_until_seen(ksm, TRIED_WITHIN, user.equal_pages)
+    assert ksm.read("pages_shared") <= 1.1 * user.equal_pages
+    assert user.share_on(1) >= 0.97
     model.check_intact(small_pair)
 
 
