@@ -587,6 +587,42 @@ def test_who_has_a_limit_keeps_no_copy_from_others(
         cgroup.end()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("attacked", [False, True])
+def test_payers_whose_limits_change_have_copies_made_no_more(
+    ksm: Ksm, small_pair: list[Tenant], *, attacked: bool
+) -> None:
+    """Two who came last use the pages on the same node; whoever of them pays for more
+    copies gets a limit, and the other one has none. He who was there first has
+    none, either: some time he pays, for copies that stay."""
+    pages = small_pair[1].equal_pages
+    with ExitStack() as stack:
+        cgroups = [stress.Cgroup(f"payer-{number}") for number in range(2)]
+        for cgroup in cgroups:
+            stack.callback(cgroup.end)
+        payers = [
+            Tenant(Spec(f"payer-{number}", 1, mib=1, seed=3), cgroup.prefix())
+            for number, cgroup in enumerate(cgroups)
+        ]
+        merge(ksm, [*small_pair, *payers])
+        own = [cgroup.paid("anon") for cgroup in cgroups]
+        for tenant in (*small_pair, *payers):
+            stack.enter_context(reading(tenant))
+        wait_for(ksm, pages)
+        made = []
+        for _ in range(3 * SOON):
+            paid = [cgroup.paid("anon") - own[n] for n, cgroup in enumerate(cgroups)]
+            pays = paid.index(max(paid))
+            if attacked:
+                cgroups[1 - pays].limit(None)
+                cgroups[pays].limit(1 << 10)
+            look(ksm)
+            made.append(ksm.read("replicas_made"))
+        assert made[-1] - made[-SOON] <= pages // 10
+        assert small_pair[1].share_on(1) >= 0.9
+        model.check_intact([*small_pair, *payers])
+
+
 @pytest.mark.skipif(not domains.exist(), reason="this kernel has no merge domains")
 def test_who_is_leaving_pays_for_no_copy(
     ksm: Ksm, pair: list[Tenant], stranger: Group

@@ -190,30 +190,52 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 }
 
 /*
- * Of those for whom the page is hot and whose home is @nid, one who may pay for a copy: one whose
- * use counts, if there is; or, with @any, one who did not use it. *@use: theirs.
+ * Of those for whom the page is hot and whose home is @nid, but for so many that are @passed, one
+ * who may pay for a copy: one whose use counts, if there is; or, with @any, one who did not use
+ * it. *@use: theirs.
  */
-static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, int nid,
-				     bool any, struct nuksm_use *use)
+static struct mm_struct *nuksm_payer_behind(const struct ksm_stable_node *stable_node,
+					    unsigned int passed, int nid, bool any,
+					    struct nuksm_payers *payers, struct nuksm_use *use)
 {
 	const struct ksm_rmap_item *item;
-	struct nuksm_payers payers = {};
 	struct mm_struct *payer = NULL;
 
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
+		if (passed) {
+			passed--;
+			continue;
+		}
 		if (item->home == nid && nuksm_own_heat(item) == NUKSM_TOUCHED &&
 		    (nuksm_is_glanced(item) || (nuksm_is_used_now(item) && !use->in_look) ||
 		     (any && !payer)) &&
-		    nuksm_might_pay(stable_node, item, &payers)) {
+		    nuksm_might_pay(stable_node, item, payers)) {
 			if (!payer || nuksm_is_glanced(item))
 				payer = item->mm;
 			if (nuksm_is_used_now(item))
 				nuksm_add_use(use, item);
 		}
-		if (use->counts || payers.asked == NUKSM_PAYERS_ASKED)
+		if (use->counts || payers->asked == NUKSM_PAYERS_ASKED)
 			break;
 		cond_resched();
 	}
+	return payer;
+}
+
+/*
+ * As nuksm_payer_behind(), of all sharers. By chance: the first one of them might be first each
+ * time, and have others lose the copy whenever he gets a limit.
+ */
+static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, int nid,
+				     bool any, struct nuksm_use *use)
+{
+	unsigned int passed = get_random_u32_below(max(stable_node->rmap_hlist_len, 1));
+	struct nuksm_payers payers = {};
+	struct mm_struct *payer;
+
+	payer = nuksm_payer_behind(stable_node, passed, nid, any, &payers, use);
+	if (!use->counts)
+		payer = nuksm_payer_behind(stable_node, 0, nid, any, &payers, use) ?: payer;
 	mem_cgroup_put(payers.limited);
 	return payer;
 }
