@@ -152,7 +152,7 @@ def test_what_is_held_of_another_domain_keeps_no_page(
             with held_by_turns(ksm, start_there, pays, pipes) as (hold, turn_there):
                 turn_there()
                 unshared = ksm.read("migrate_unshared")
-                # Those of a content are filed together by now, beside the other domain's
+                # They are filed beside the other domain's by now
                 turn_there()
             given_up = ksm.read("migrate_unshared") - unshared
             share, pages = given_up / pays.equal_pages, pays.equal_pages
