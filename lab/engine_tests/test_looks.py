@@ -64,6 +64,15 @@ def mover_from(node: int, ksm: Ksm, start: StartTenant) -> tuple[Tenant, Tenant]
     return mover, other
 
 
+def mover_with_copies(node: int, ksm: Ksm, start: StartTenant) -> tuple[Tenant, Tenant]:
+    """As mover_from(); each page is near for both, who have used it."""
+    mover, other = mover_from(node, ksm, start)
+    ksm.write("replica_percent", 100)
+    with reading(mover), reading(other):
+        look_until_seen(ksm, 2 * SOON, 2 * PAGES)
+    return mover, other
+
+
 @contextmanager
 def full(start: StartTenant, node: int) -> Iterator[None]:
     """A node whose free pages are kept for others, until it has very many."""
@@ -306,10 +315,7 @@ def test_who_moves_to_a_full_node_shares_the_pages_there(
     ksm: Ksm, start: StartTenant
 ) -> None:
     """Of which he had copies: that takes no memory. Copies that are there go."""
-    mover, other = mover_from(1, ksm, start)
-    ksm.write("replica_percent", 100)
-    with reading(mover), reading(other):
-        look_until_seen(ksm, 2 * SOON, 2 * PAGES)
+    mover, other = mover_with_copies(1, ksm, start)
     assert mover.share_on(1) >= 0.99
     with full(start, 0):
         os.sched_setaffinity(mover.pid, numa.cpus(0))
@@ -317,6 +323,21 @@ def test_who_moves_to_a_full_node_shares_the_pages_there(
             look_until_seen(ksm, 2 * SOON, 2 * PAGES)
         for tenant in (mover, other):
             check(tenant, [1 / 2, 1 / 2])
+    model.check_intact([mover, other])
+
+
+@pytest.mark.slow
+def test_who_moves_to_where_others_have_copies_shares_these(
+    ksm: Ksm, start: StartTenant
+) -> None:
+    """Then nobody uses his old ones, and there is one page of each again."""
+    mover, other = mover_with_copies(0, ksm, start)
+    assert ksm.read("pages_shared") == 2 * PAGES
+    os.sched_setaffinity(mover.pid, numa.cpus(1))
+    with reading(mover), reading(other):
+        look_until_seen(ksm, SOON, 2 * PAGES)
+    assert [tenant.share_on(1) for tenant in (mover, other)] == [1, 1]
+    assert ksm.read("pages_shared") == PAGES
     model.check_intact([mover, other])
 
 

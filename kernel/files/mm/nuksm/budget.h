@@ -189,25 +189,32 @@ static bool nuksm_rank(struct ksm_stable_node *stable_node, int here)
 	return true;
 }
 
+/* Is the page hot for him who has the mapping, and his home @nid? */
+static bool nuksm_is_hot_on(const struct ksm_rmap_item *item, int nid)
+{
+	return item->home == nid && nuksm_own_heat(item) == NUKSM_TOUCHED;
+}
+
 /*
- * Of those for whom the page is hot and whose home is @nid, but for so many that are @passed, one
- * who may pay for a copy: one whose use counts, if there is; or, with @any, one who did not use
- * it. *@use: theirs.
+ * Of those for whom the page is hot and whose home is @nid, from the one of number @first to the
+ * one before number @end, one who may pay for a copy: one whose use counts, if there is; or, with
+ * @any, one who did not use it. *@use: theirs.
  */
-static struct mm_struct *nuksm_payer_behind(const struct ksm_stable_node *stable_node,
-					    unsigned int passed, int nid, bool any,
-					    struct nuksm_payers *payers, struct nuksm_use *use)
+static struct mm_struct *nuksm_payer_among(const struct ksm_stable_node *stable_node, int nid,
+					   unsigned int first, unsigned int end, bool any,
+					   struct nuksm_payers *payers, struct nuksm_use *use)
 {
 	const struct ksm_rmap_item *item;
 	struct mm_struct *payer = NULL;
+	unsigned int number = 0;
 
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
-		if (passed) {
-			passed--;
+		if (use->counts || payers->asked >= NUKSM_PAYERS_ASKED || number == end)
+			break;
+		cond_resched();
+		if (!nuksm_is_hot_on(item, nid) || number++ < first)
 			continue;
-		}
-		if (item->home == nid && nuksm_own_heat(item) == NUKSM_TOUCHED &&
-		    (nuksm_is_glanced(item) || (nuksm_is_used_now(item) && !use->in_look) ||
+		if ((nuksm_is_glanced(item) || (nuksm_is_used_now(item) && !use->in_look) ||
 		     (any && !payer)) &&
 		    nuksm_might_pay(stable_node, item, payers)) {
 			if (!payer || nuksm_is_glanced(item))
@@ -215,27 +222,31 @@ static struct mm_struct *nuksm_payer_behind(const struct ksm_stable_node *stable
 			if (nuksm_is_used_now(item))
 				nuksm_add_use(use, item);
 		}
-		if (use->counts || payers->asked == NUKSM_PAYERS_ASKED)
-			break;
-		cond_resched();
 	}
 	return payer;
 }
 
 /*
- * As nuksm_payer_behind(), of all sharers. By chance: the first one of them might be first each
- * time, and have others lose the copy whenever he gets a limit.
+ * As nuksm_payer_among(), of all of them. Chance says who is asked first: otherwise one might be
+ * each time, and have others lose the copy whenever he gets a limit.
  */
 static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, int nid,
 				     bool any, struct nuksm_use *use)
 {
-	unsigned int passed = get_random_u32_below(max(stable_node->rmap_hlist_len, 1));
+	const struct ksm_rmap_item *item;
 	struct nuksm_payers payers = {};
+	unsigned int hot = 0, first;
 	struct mm_struct *payer;
 
-	payer = nuksm_payer_behind(stable_node, passed, nid, any, &payers, use);
-	if (!use->counts)
-		payer = nuksm_payer_behind(stable_node, 0, nid, any, &payers, use) ?: payer;
+	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
+		hot += nuksm_is_hot_on(item, nid);
+		cond_resched();
+	}
+	if (!hot)
+		return NULL;
+	first = get_random_u32_below(hot);
+	payer = nuksm_payer_among(stable_node, nid, first, hot, any, &payers, use);
+	payer = nuksm_payer_among(stable_node, nid, 0, first, any && !payer, &payers, use) ?: payer;
 	mem_cgroup_put(payers.limited);
 	return payer;
 }
