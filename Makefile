@@ -36,12 +36,12 @@ READY := setup build
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 $(WAITING:%=engine-%) engine-program engine-slow engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-slow guest-4 vms counter package cost bench paper mutants build build-lab program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
+.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 $(WAITING:%=engine-%) engine-program engine-slow engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-slow guest-4 vms counter package cost bench paper mutants build build-demo build-lab program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
 
-demo: setup-demo build ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, nuksm-7.3, stock-7.3, or /path/to/vmlinuz
+demo: setup-demo build-demo ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, nuksm-7.3, stock-7.3, or /path/to/vmlinuz
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
 test: setup ## for everybody, and CI: check, unit, engine and program on two nodes, a minute of fuzz
@@ -162,6 +162,9 @@ mutants: $(READY) ## break the engine and the planner on purpose, and see who no
 
 build: build-lab ## build the program, the tenant, the fuzzer, the workloads and the counter
 	cargo build --locked --release
+
+build-demo: build-lab # what tests of the program are linked with, too
+	cargo build --locked --package nuksm
 
 build-lab:
 	for part in tenant fuzz workloads plugin; do \

@@ -14,6 +14,8 @@ NEIGHBOUR = BUILD / "neighbour"
 SMALL_VM = BUILD / "small_vm"
 COUNTER = BUILD / "dram.so"
 NUKSM = REPOSITORY / "target" / "release" / "nuksm"
+# Not optimized, and built in less than half of the time: a newcomer waits for it.
+NUKSM_DEV = REPOSITORY / "target" / "debug" / "nuksm"
 
 
 def cache() -> Path:

@@ -65,21 +65,22 @@ def run(
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def read_json(*arguments: str) -> Any:
+def read_json(*arguments: str, binary: Path = paths.NUKSM) -> Any:
     """What it prints with --json; a failure is an error with its message."""
-    done = run(*arguments, "--json")
+    done = run(*arguments, "--json", binary=binary)
     if done.returncode != 0:
         command = " ".join(arguments)
         raise RuntimeError(f"nuksm {command}: {done.returncode}: {done.stderr}")
     return json.loads(done.stdout)
 
 
-def status() -> Status:
-    return cast(Status, read_json("status"))
+def status(binary: Path = paths.NUKSM) -> Status:
+    return cast(Status, read_json("status", binary=binary))
 
 
-def place_once(policy: str, *options: str) -> Pass:
-    return cast(Pass, read_json("place", "--once", "--policy", policy, *options))
+def place_once(policy: str, *options: str, binary: Path = paths.NUKSM) -> Pass:
+    arguments = ["place", "--once", "--policy", policy, *options]
+    return cast(Pass, read_json(*arguments, binary=binary))
 
 
 def start_daemon(policy: str, options: Sequence[str]) -> subprocess.Popen[str]:
