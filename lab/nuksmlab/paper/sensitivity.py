@@ -60,6 +60,7 @@ class Quantity:
     of: Callable[[Hardware], Sequence[float]]  # of each repetition
     published: float | None
     raw: list[str]
+    or_more: bool = False  # the published one is exceeded, the text says
 
     def medians(self, hardware: Hardware) -> dict[str, float]:
         return {
@@ -68,10 +69,15 @@ class Quantity:
         }
 
 
-def position(found: Mapping[str, float], published: float | None) -> str:
+def position(
+    found: Mapping[str, float], published: float | None, *, or_more: bool = False
+) -> str:
+    """Of what was published, in the band of what was found."""
     if published is None:
         return "not in the text"
     least, most = min(found.values()), max(found.values())
+    if or_more and published < most:
+        return WITHIN
     if published < least:
         return f"below, by {least - published:.0f}"
     return f"above, by {published - most:.0f}" if published > most else WITHIN
@@ -83,7 +89,7 @@ def explained(quantities: Sequence[Quantity], hardware: Hardware) -> str:
     outside = [
         one.name
         for one in known
-        if position(one.medians(hardware), one.published) != WITHIN
+        if position(one.medians(hardware), one.published, or_more=one.or_more) != WITHIN
     ]
     *several, last = outside or [""]
     rest = f", not {' and '.join(filter(None, (', '.join(several), last)))}"
@@ -108,8 +114,9 @@ def table(
         cells = [
             quantity.name,
             *(number(value, 1) for value in found.values()),
-            number(quantity.published, 0),
-            position(found, quantity.published),
+            ("over " if quantity.or_more and quantity.published else "")
+            + number(quantity.published, 0),
+            position(found, quantity.published, or_more=quantity.or_more),
         ]
         rows.append(Row(cells, quantity.raw))
     return Table(name, title, columns, rows, NOTE, of_model=True)

@@ -2,6 +2,7 @@
 """Whether it is as fair where instances work while they are merged."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from nuksmlab.paper.busy import plan
 from nuksmlab.paper.extent import NUKSM, OFF, STOCK, Configuration
@@ -50,6 +51,8 @@ PAGE_KIB = PAGE_BYTES // 1024
 # Of the data: some of it begins or ends inside of a huge page.
 MOST_HUGE = 0.8
 MERGED = (STOCK, plan.AT_ONCE, NUKSM)
+# Where all pages are one's, they are as far apart as KSM's.
+APART_AT_ONCE = 2 / 3
 
 
 def table(several: Sequence[Merits]) -> Table:
@@ -105,8 +108,23 @@ def checks(merits: Merits) -> Iterator[Check]:
         UNFAIR_PERCENT,
         1,
     )
+    yield at_most(
+        f"{merits.name}, {plan.AT_ONCE.name}: remote shares apart, KSM's being 1",
+        [
+            ours / stock
+            for ours, stock in zip(
+                merits.remote_apart(plan.AT_ONCE),
+                merits.remote_apart(STOCK),
+                strict=True,
+            )
+        ],
+        APART_AT_ONCE,
+    )
     placed = f"{merits.name}, {NUKSM.name}"
-    yield at_least(f"{placed}: fairness", merits.fairness(NUKSM), FAIR)
+    yield replace(
+        at_least(f"{placed}: fairness", merits.fairness(NUKSM), FAIR),
+        of_measured_times=True,
+    )
     yield at_most(
         f"{placed}: remote shares of the accesses apart, in points",
         merits.remote_apart(NUKSM),
@@ -164,8 +182,9 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
         ],
         claims=fairness_claims(
             several,
+            MERGED,
             "While instances work and ksmd goes on",
-            "the paper's figures are all of that kind; elsewhere here all is merged "
-            "before",
+            "just merged is nearest to how the paper measures: it has no looks; "
+            "elsewhere in this report all is merged before",
         ),
     )

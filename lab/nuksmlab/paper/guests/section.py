@@ -60,11 +60,5 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
         ],
         [Picture("guests-run-time", "Guests: run times (modelled)", draw)],
         [*sound(results), *checks(several)],
-        claims(
-            groups,
-            several,
-            hardware,
-            "In virtual machines: ",
-            "by KSM's counters; free memory is in the table",
-        ),
+        claims(groups, several, hardware, "In virtual machines: "),
     )

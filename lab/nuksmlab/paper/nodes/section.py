@@ -12,6 +12,7 @@ from nuksmlab.paper.extent import CORRECTED, NUKSM, OFF, STOCK, Configuration
 from nuksmlab.paper.fairness.section import (
     COMBINED,
     FAIR,
+    FREED,
     SAVED,
     chance_points,
     fairness_claims,
@@ -132,6 +133,11 @@ def checks(case: Case) -> Iterator[Check]:
             case.saved(configuration),
             SAVED * min(case.saved(STOCK)),
             1,
+        )
+        yield at_least(
+            f"{name}: memory that became free, of what counters say is saved",
+            case.freed_share(configuration),
+            FREED,
         )
         yield replace(
             at_least(
@@ -260,6 +266,7 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
         ],
         fairness_claims(
             several,
+            (STOCK, NUKSM),
             "Four nodes, four and eight instances",
             "the paper says that more than two nodes were evaluated, without figures",
         ),
