@@ -120,6 +120,39 @@ def test_a_pass_that_merges_next_to_nothing_is_none_that_merges() -> None:
     assert merged.mib_per_second == 500
 
 
+def test_time_in_passes_that_merge_nothing_is_found_out() -> None:
+    several, of_guests = [copies(run) for run in plan.copies(FULL)], all_images()
+    for each in (*several, *of_guests):
+        if each["run"]["configuration"] == plan.OURS:
+            for one in each["steps"]:
+                one["cpu_seconds"][0] = 100.0
+    what = "all copies in all passes: times as quick with our index"
+    assert failed(section(several, all_guests())) == [f"worst, {what}", f"best, {what}"]
+    assert failed(of_images(of_guests)) == [
+        "all images in all passes: times as quick with our index"
+    ]
+
+
+def test_what_has_no_twin_is_to_be_quick_too() -> None:
+    several = [copies(run) for run in plan.copies(FULL)]
+    for each in several:
+        if each["run"]["configuration"] == plan.OURS:
+            each["steps"][0]["cpu_seconds"][1] = 100.0
+    missed = failed(section(several, all_guests()))
+    assert "worst, all copies in all passes: times as quick with our index" in missed
+
+
+def test_comparisons_in_passes_that_merge_nothing_are_found_out() -> None:
+    virtual = all_guests()
+    for each in virtual:
+        if each["run"]["configuration"] == plan.OURS:
+            for one in each["steps"]:
+                one["passes"][0]["after"]["content_compares"] = 1_000_000
+    assert [what.split(":")[0] for what in failed(section(all_copies(), virtual))] == [
+        *("virtual machines, 1 and 2", "virtual machines, 3"),
+    ]
+
+
 def test_old_index_under_our_name_is_found_out() -> None:
     slow, virtual = all_copies(), all_guests()
     for each in (*slow, *virtual):
@@ -129,6 +162,7 @@ def test_old_index_under_our_name_is_found_out() -> None:
     assert [what.split(":")[0] for what in failed(section(slow, virtual))] == [
         *("worst, copy 2", "worst, copy 3", "worst, copy 4"),
         "best, median of all copies",
+        *("worst, all copies in all passes", "best, all copies in all passes"),
         *("virtual machines, 1 and 2", "virtual machines, 3"),
     ]
 
@@ -145,6 +179,7 @@ def test_an_index_that_is_slow_once_is_found_out() -> None:
     slow["steps"] = [step(one["added"], mib, 9.0) for one in slow["steps"]]
     assert [what.split(":")[0] for what in failed(section(several, all_guests()))] == [
         *("worst, copy 2", "worst, copy 3", "worst, copy 4"),
+        "worst, all copies in all passes",
     ]
 
 
@@ -212,6 +247,16 @@ def test_slow_reading_of_merged_memory_is_found_out() -> None:
     for each in broken:
         each["read_after"] = [2_000_000]
     assert len(failed(section(broken, all_guests()))) == 4
+
+
+def test_slow_reading_in_one_repetition_is_found_out() -> None:
+    broken = [copies(run) for run in plan.copies(FULL)]
+    for each in broken:
+        if each["run"]["repetition"] == 1:
+            each["read_after"] = [20 * time for time in each["read_after"]]
+    assert [what.split(":")[1] for what in failed(section(broken, all_guests()))] == [
+        " reading merged memory, of the time before"
+    ] * 4
 
 
 def test_tables_have_what_was_published_beside_what_was_measured(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Rates and times, from what was observed and what was published."""
 
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -20,7 +21,7 @@ class Merged:
     mib: float
     seconds: float  # ksmd's, in the passes that merge
     all_seconds: float
-    compares: int  # of one page's content with another's, in the passes that merge
+    compares: int  # of one page's content with another's, in all passes
 
     @property
     def mib_per_second(self) -> float:
@@ -42,7 +43,7 @@ def merged(step: Step) -> Merged:
         sum(merged_mib(one) for one, _ in merging),
         sum(seconds for _, seconds in merging),
         sum(step["cpu_seconds"]),
-        sum(growth(one, "content_compares") or 0 for one, _ in merging),
+        sum(growth(one, "content_compares") or 0 for one in step["passes"]),
     )
 
 
@@ -107,6 +108,18 @@ def points(results: Sequence[Observed], case: str) -> list[Point]:
     return [Point(results, case, name) for name in added(results, case)]
 
 
+def times_as_quick(results: Sequence[Observed], case: str) -> list[float]:
+    """Of each repetition: the old index's CPU time by ours, whatever passes did."""
+    old, ours = (
+        [
+            sum(sum(step["cpu_seconds"]) for step in each["steps"])
+            for each in of(results, case, name)
+        ]
+        for name in (plan.OLD, plan.OURS)
+    )
+    return [one / other for one, other in zip(old, ours, strict=True)]
+
+
 def mail_rate(point: Point) -> float | None:
     by_copy = plan.published()["mail"]["seconds"].get(point.case, {})
     return GIB_MIB / by_copy[point.added] if point.added in by_copy else None
@@ -117,18 +130,33 @@ def nanoseconds_per_page(times: Iterable[float], pages: float) -> float:
     return min(times) / pages
 
 
-def read_times(results: Sequence[Copies]) -> tuple[float, float]:
-    """Nanoseconds per page, before and after merging; over all repetitions."""
-    pages = results[0]["run"]["mib"] * 2**20 / PAGE_BYTES
-    before = [time for each in results for time in each["read_before"]]
-    after = [time for each in results for time in each["read_after"]]
-    return nanoseconds_per_page(before, pages), nanoseconds_per_page(after, pages)
+@dataclass(frozen=True)
+class Reading:
+    """Nanoseconds per page, before and after merging, of each repetition."""
+
+    before: list[float]
+    after: list[float]
+
+    def ratios(self) -> list[float]:
+        return [a / b for b, a in zip(self.before, self.after, strict=True)]
+
+    def medians(self) -> tuple[float, float]:
+        return statistics.median(self.before), statistics.median(self.after)
 
 
-def published_read_times(case: str) -> tuple[float, float]:
+def reading(results: Sequence[Copies], case: str, configuration: str) -> Reading:
+    found = of(results, case, configuration)
+    pages = found[0]["run"]["mib"] * 2**20 / PAGE_BYTES
+    return Reading(
+        [nanoseconds_per_page(each["read_before"], pages) for each in found],
+        [nanoseconds_per_page(each["read_after"], pages) for each in found],
+    )
+
+
+def published_reading(case: str) -> Reading:
     read = plan.published()["mail"]["read"]
     before, after = (
         nanoseconds_per_page((1000 * time for time in read[case][when]), read["pages"])
         for when in ("before", "after")
     )
-    return before, after
+    return Reading([before], [after])

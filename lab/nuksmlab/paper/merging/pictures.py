@@ -78,11 +78,11 @@ def images(results: Sequence[Images], canvas: Canvas) -> None:
 
 def reads(results: Sequence[Copies], canvas: Canvas) -> None:
     several = {
-        f"{case},\n{name}": figures.read_times(figures.of(results, case, name))
+        f"{case},\n{name}": figures.reading(results, case, name).medians()
         for case in plan.CASES
         for name in plan.INDEXES
     } | {
-        f"{case},\nmail (published)": figures.published_read_times(case)
+        f"{case},\nmail (published)": figures.published_reading(case).medians()
         for case in plan.CASES
     }
     series = {

@@ -34,9 +34,10 @@ INTRODUCTION = [
     "compared with the published ones, those of the two indexes can.",
     "A rate is what was merged, by ksmd's CPU time (which the host counts) in the "
     "passes that merge. As in the mail, a pass that only notes checksums of new pages "
-    "is not one of them; CPU time is shown of all passes, too: ours looks for new "
-    "pages in the first one already. The index by content is this kernel's, told to do "
-    "as stock does, and up to a quarter slower than the unpatched one's (make bench).",
+    "is not one of them. But ours looks for new pages in the first one already: so CPU "
+    "time is judged of all passes, too, and comparisons are counted in all. The index "
+    "by content is this kernel's, told to do as stock does, and up to a "
+    "quarter slower than the unpatched one's (make bench).",
     "Images of guests are what their memory was in a moment: Debian's kernel and a "
     "small Debian, which has read its files and written random data. Each is held by a "
     "process, and merged at native speed when those before it are. Most of a guest's "
@@ -62,7 +63,7 @@ def rate_columns() -> list[Column]:
         Column(f"MiB merged per second: {plan.OLD}", MEASURED),
         Column(plan.OURS, MEASURED),
         Column("times as many", MEASURED),
-        Column(f"ksmd's CPU time, s: {plan.OLD}", MEASURED),
+        Column(f"ksmd's CPU time in all passes, s: {plan.OLD}", MEASURED),
         Column(plan.OURS, MEASURED),
         Column(f"{COMPARED}: {plan.OLD}", MEASURED),
         Column(plan.OURS, MEASURED),
@@ -149,13 +150,17 @@ def reads(results: Sequence[Copies], path: str) -> Table:
         columns += [Column(name, kind) for name in names]
     rows = []
     for case in plan.CASES:
-        there = figures.published_read_times(case)
+        there = figures.published_reading(case)
         for name in plan.INDEXES:
-            here = figures.read_times(figures.of(results, case, name))
+            here = figures.reading(results, case, name)
             cells = [
-                number(value, digits)
-                for before, after in (here, there)
-                for value, digits in ((before, 1), (after, 1), (after / before, 2))
+                spread(values, digits)
+                for one in (here, there)
+                for values, digits in (
+                    (one.before, 1),
+                    (one.after, 1),
+                    (one.ratios(), 2),
+                )
             ]
             rows.append(Row([case, name, *cells], raw_lines(results, case, path)))
     title = (
