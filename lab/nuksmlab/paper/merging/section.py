@@ -36,8 +36,9 @@ INTRODUCTION = [
     "passes that merge. As in the mail, a pass that only notes checksums of new pages "
     "is not one of them. But ours looks for new pages in the first one already: so CPU "
     "time is judged of all passes, too, and comparisons are counted in all. The index "
-    "by content is this kernel's, told to do as stock does, and up to a "
-    "quarter slower than the unpatched one's (make bench).",
+    "by content is this kernel's, told to do as stock does, and slower than the "
+    "unpatched one's by up to a third where make bench measured both "
+    "(docs/benchmarks.md).",
     "Images of guests are what their memory was in a moment: Debian's kernel and a "
     "small Debian, which has read its files and written random data. Each is held by a "
     "process, and merged at native speed when those before it are. Most of a guest's "
