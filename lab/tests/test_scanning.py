@@ -17,6 +17,8 @@ from nuksmlab.paper.scanning.records import Observed, Result, Run, Work
 
 HARDWARE = model.read_hardware(model.PAPERS_MACHINE)
 PAGES = 1000
+# Of the first tenant's 2048 pages, on its node; who is first has none in the end.
+NEAR = {"first": 0, "fair": 1000, "priority": 2000}
 
 
 def counts(microseconds: float) -> Counts:
@@ -37,13 +39,14 @@ def counts(microseconds: float) -> Counts:
 
 
 def observed(run: Run) -> Observed:
+    near = NEAR[run["placement"]]
     return {
         "run": run,
         "merging": PAGES,
         "scans": 2,
         "resting": PAGES,
         "merged": PAGES // 2,
-        "pages_by_node": {"0": 100, "1": 150},
+        "pages_by_node": {"0": near, "1": 2048 - near},
     }
 
 
@@ -68,7 +71,7 @@ def test_goals_hold_where_placing_costs_nothing(tmp_path: Path) -> None:
     report.write(tmp_path, [section], [], {}, HARDWARE)
     _, *lines = (tmp_path / "scanning.csv").read_text().splitlines()
     assert len(lines) == 8
-    first = "fair,until all is merged,40.0,1000,23000.0,0.0,0.0,10.00,1.000,"
+    first = "fair,until all is merged,48.8,1000,23000.0,0.0,0.0,10.00,1.000,"
     assert f"{first}raw/x#3 raw/x#7" in lines[4]
 
 
@@ -82,6 +85,42 @@ def test_a_placement_that_costs_much_is_found_out(
     for name in ("fair", "priority"):
         what = f"{name}, {phase}: ksmd's time for a page, against first"
         assert failed(results(merging, resting, slow=name)) == [what]
+
+
+def place(result: Result, near: int) -> None:
+    result.observed["pages_by_node"] = {"0": near, "1": 2048 - near}
+
+
+def test_an_engine_that_places_nothing_is_found_out() -> None:
+    several = results()
+    for result in several:
+        place(result, NEAR["first"])
+    assert failed(several) == [
+        f"{name}: the first tenant's pages on its node, points off its share"
+        for name in ("fair", "priority")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("fair", 910), ("fair", 1138), ("priority", 1960)]
+)
+def test_pages_placed_otherwise_in_one_repetition_are_found_out(
+    name: str, near: int
+) -> None:
+    several = results()
+    of_one = [one for one in several if one.observed["run"]["configuration"] == name]
+    place(of_one[2], near)
+    assert len(failed(several)) == 1
+
+
+def test_a_lot_for_each_page_is_chance_enough() -> None:
+    """Five standard deviations: 113 of 2048 pages if fair, 34 by priority."""
+    several = results()
+    for result in several:
+        fair = result.observed["run"]["configuration"] == "fair"
+        if result.observed["run"]["placement"] != "first":
+            place(result, 1024 - 113 if fair else 1998 - 34)
+    assert failed(several) == []
 
 
 def test_one_slow_repetition_is_not_hidden_by_the_others() -> None:

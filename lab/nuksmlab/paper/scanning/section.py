@@ -3,7 +3,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from nuksmlab.paper.extent import STOCK
+from nuksmlab import policy
+from nuksmlab.paper.extent import STOCK, Configuration
 from nuksmlab.paper.model import Hardware, modelled_seconds
 from nuksmlab.paper.scanning import plan
 from nuksmlab.paper.scanning.records import Result, Work
@@ -27,7 +28,8 @@ INTRODUCTION = [
     "equal, and ksmd, held on the first node. The emulator counts all that the kernel "
     "does there: until all is merged, and in ten scans more. All merged pages are "
     "found on one node. A page that is placed elsewhere is copied there: if fair, half "
-    "of them, and by priority nearly all, which is the most that there can be.",
+    "of them, and by priority nearly all, which is the most that there can be. That "
+    "they are there in the end is a goal, to what lots may be off by chance.",
 ]
 PHASES: dict[str, Callable[[Result], Work]] = {
     "until all is merged": lambda result: result.merging,
@@ -62,6 +64,12 @@ def ratios(
     ]
 
 
+def near_percent(result: Result) -> float:
+    """Of the first tenant's merged pages, on its node."""
+    nodes = result.observed["pages_by_node"]
+    return 100 * nodes.get("0", 0) / sum(nodes.values())
+
+
 def table(results: Sequence[Result], hardware: Hardware) -> Table:
     columns = [
         Column("placement"),
@@ -79,12 +87,10 @@ def table(results: Sequence[Result], hardware: Hardware) -> Table:
         found = of(results, configuration.name)
         for name, phase in PHASES.items():
             works = [phase(result) for result in found]
-            nodes = [result.observed["pages_by_node"] for result in found]
-            near = [100 * one.get("0", 0) / sum(one.values()) for one in nodes]
             cells = [
                 configuration.name,
                 name,
-                spread(near, 1),
+                spread([near_percent(result) for result in found], 1),
                 spread([work.scanned for work in works], 0),
                 *(
                     spread([counted / work.scanned for work, counted in pairs], 1)
@@ -105,7 +111,21 @@ def table(results: Sequence[Result], hardware: Hardware) -> Table:
     return Table("scanning", "ksmd's own work", columns, rows, note)
 
 
+def placing(results: Sequence[Result], placed: Configuration) -> Check:
+    """Its cost says nothing if pages are not placed. Nobody uses them: lots decide."""
+    share, _ = policy.target(placed.placement, (0, 1), plan.NICES)
+    found = of(results, placed.name)
+    pages = min(sum(one.observed["pages_by_node"].values()) for one in found)
+    return at_most(
+        f"{placed.name}: the first tenant's pages on its node, points off its share",
+        [abs(near_percent(one) - 100 * share) for one in found],
+        100 * policy.allowed(share, pages),
+    )
+
+
 def checks(results: Sequence[Result], hardware: Hardware) -> Iterator[Check]:
+    for placed in (plan.FAIR, plan.PRIORITY):
+        yield placing(results, placed)
     goals = zip(PHASES.items(), (MERGING_COSTS, RESTING_COSTS), strict=True)
     for (name, phase), goal in goals:
         for placed in (plan.FAIR, plan.PRIORITY):
