@@ -78,6 +78,7 @@ def test_a_guest_that_reads_something_else_is_named() -> None:
 
 def test_tables_have_the_published_figures_beside_ours(tmp_path: Path) -> None:
     section = consolidation.section(results())
+    assert "Each scenario is run once." in section.paragraphs
     report.write(tmp_path, [section], [], {}, HARDWARE)
     second = (tmp_path / "consolidation-table-2.csv").read_text().splitlines()
     assert second[0].startswith(

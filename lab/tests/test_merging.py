@@ -103,6 +103,19 @@ def test_all_goals_hold_where_our_index_is_quicker() -> None:
     assert failed(section(all_copies(), all_guests())) == []
 
 
+def test_how_often_each_was_run_is_said() -> None:
+    copied = [copies(run) for run in plan.copies(FULL)]
+    virtual = [guests(run) for run in plan.guests(FULL)]
+    text = " ".join(section(copied, virtual).paragraphs)
+    assert "Copies are merged 3 times with either index" in text
+    assert "Virtual machines are merged twice with either index" in text
+    text = " ".join(section(all_copies(), all_guests()).paragraphs)
+    assert "Copies are merged twice with either index" in text
+    assert "Virtual machines are merged once with either index" in text
+    text = " ".join(of_images(all_images()).paragraphs)
+    assert "Images are merged twice with either index" in text
+
+
 def test_only_passes_that_merge_make_a_rate() -> None:
     merged = figures.merged(step("2", 256, 2.0))
     assert merged.mib_per_second == 128

@@ -45,6 +45,8 @@ def test_figure_8_says_who_ran_out_of_memory(tmp_path: Path) -> None:
     assert f"worst,{died}" in lines[1]
     assert "worst,160,ours,0,all merged at 4.0 s,-,20" in lines[3]
     assert f"ordinary,{died}" in lines[19]
+    how_often = "twice with the worst data, 5 times with ordinary data"
+    assert how_often in " ".join(made.paragraphs)
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ def test_goals_hold_where_placing_costs_nothing(tmp_path: Path) -> None:
     assert len(lines) == 8
     first = "fair,until all is merged,48.8,1000,23000.0,0.0,0.0,10.00,1.000,"
     assert f"{first}raw/x#3 raw/x#7" in lines[4]
+    assert "Each placement is run 5 times." in section.paragraphs
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 """What an experiment gives to the report: tables, pictures, checks, remarks."""
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,12 @@ def raw(*results: list[Result]) -> list[str]:
     """Each once, in this order."""
     named = (result["raw"] for several in results for result in several)
     return list(dict.fromkeys(named))
+
+
+def how_often(runs: Iterable[Mapping[str, object]]) -> str:
+    """What was planned of them, by the repetitions that they are of."""
+    count = len({run["repetition"] for run in runs})
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def number(value: float | None, digits: int = 2) -> str:

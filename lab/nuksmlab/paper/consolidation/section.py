@@ -40,6 +40,7 @@ INTRODUCTION = [
     "the last sample; CPU is the average over all samples, by the emulated machine's "
     "own account. Emulation makes what guests do dear, and samples with KSM end soon "
     "after all is merged: CPU compares with the report's in its direction only.",
+    "Each scenario is run once.",
     "The report's numbers of volatile pages cannot be those of one moment: three "
     "guests of 1 GiB have 786,432 pages, and its table says 1,348,844.",
 ]

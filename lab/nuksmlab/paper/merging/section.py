@@ -18,6 +18,7 @@ from nuksmlab.paper.section import (
     Row,
     Section,
     Table,
+    how_often,
     number,
     spread,
 )
@@ -171,12 +172,17 @@ def reads(results: Sequence[Copies], path: str) -> Table:
     return Table("merging-reads", title, columns, rows)
 
 
+def repetitions(what: str, results: Sequence[Observed]) -> str:
+    times = how_often(each["run"] for each in results)
+    return f"{what} are merged {times} with either index."
+
+
 def of_copies(results: Sequence[Copies], _done: Complete, path: str) -> Section:
     rate = "MiB merged per second of ksmd, by case and copy"
     read = "The read loop, here (measured) and in the mail (published)"
     return Section(
         TITLE,
-        [LINUX_SINCE],
+        [repetitions("Copies", results), LINUX_SINCE],
         [rates(results, path), reads(results, path)],
         [
             Picture("merging-copies", rate, partial(pictures.rates, results)),
@@ -190,7 +196,7 @@ def of_images(results: Sequence[Images], _done: Complete, path: str) -> Section:
     caption = "Images of guests: saved, by ksmd's CPU time (measured)"
     return Section(
         TITLE,
-        [],
+        [repetitions("Images", results)],
         [images(results, path)],
         [Picture("merging-images", caption, partial(pictures.images, results))],
         goals.of_images(results),
@@ -201,7 +207,7 @@ def of_guests(results: Sequence[Guests], done: Complete, path: str) -> Section:
     caption = "Virtual machines, under emulation (measured)"
     return Section(
         TITLE,
-        [],
+        [repetitions("Virtual machines", results)],
         [machines(results, path)],
         [Picture("merging-machines", caption, partial(pictures.machines, results))],
         goals.of_guests(results, done["expected"][plan.WORKLOAD]),

@@ -19,6 +19,7 @@ from nuksmlab.paper.section import (
     Row,
     Section,
     Table,
+    how_often,
     legend,
     number,
 )
@@ -200,12 +201,23 @@ def on_the_forest(results: Sequence[Observed]) -> tuple[str, str]:
     )
 
 
+def repetitions(results: Sequence[Observed]) -> str:
+    runs = [observed["run"] for observed in results]
+    worst, ordinary = (
+        how_often(run for run in runs if run["data"] == data)
+        for data in (plan.WORST, plan.ORDINARY)
+    )
+    return (
+        f"Each race is run {worst} with the worst data, {ordinary} with ordinary data."
+    )
+
+
 def section(results: Sequence[Observed], raw: str) -> Section:
     caption = "As Figure 8: crosses are where memory ran out (measured)"
     text, remark = on_the_forest(results)
     return Section(
         TITLE,
-        [*INTRODUCTION, text],
+        [*INTRODUCTION, repetitions(results), text],
         [table(results, raw)],
         [Picture("figure-8", caption, partial(draw, results))],
         list(checks(results)),

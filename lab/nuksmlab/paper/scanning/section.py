@@ -18,6 +18,7 @@ from nuksmlab.paper.section import (
     Table,
     all_on_nodes,
     at_most,
+    how_often,
     spread,
 )
 
@@ -141,9 +142,10 @@ def checks(results: Sequence[Result], hardware: Hardware) -> Iterator[Check]:
 
 
 def section(results: Sequence[Result], hardware: Hardware) -> Section:
+    repeated = how_often(result.observed["run"] for result in results)
     return Section(
         TITLE,
-        INTRODUCTION,
+        [*INTRODUCTION, f"Each placement is run {repeated}."],
         [table(results, hardware)],
         checks=list(checks(results, hardware)),
     )
