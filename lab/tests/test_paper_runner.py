@@ -14,7 +14,7 @@ from nuksmlab.paper import model, runner
 from nuksmlab.paper.experiments import Trials
 from nuksmlab.paper.extent import OFF, QUICK, STOCK, Part, trial
 from nuksmlab.paper.merging import plan
-from nuksmlab.paper.runner import Facts, made_from
+from nuksmlab.paper.runner import Boot, Facts, made_from
 from nuksmlab.paper.section import Section
 from nuksmlab.paper.trial import places
 
@@ -118,11 +118,11 @@ class Runs:
         self.count = 0
         self.fails = False
 
-    def __call__(self) -> None:
+    def __call__(self, kept: Path) -> None:
         self.count += 1
         if self.fails:
             raise machine.MachineError("made up")
-        (self.raw / "observed.jsonl").write_text("")
+        (kept / "observed.jsonl").write_text("")
 
 
 @pytest.fixture
@@ -137,8 +137,8 @@ def facts(tmp_path: Path) -> Facts:
 
 def test_a_complete_boot_is_not_run_again(facts: Facts, tmp_path: Path) -> None:
     runs = Runs(tmp_path / "raw")
-    runner.run_once(runs.raw, [1, 2], facts, runs)
-    runner.run_once(runs.raw, [1, 2], facts, runs)
+    runner.run_once(runs.raw, Boot([1, 2], facts, runs))
+    runner.run_once(runs.raw, Boot([1, 2], facts, runs))
     assert runs.count == 1
     done = runner.completed(runs.raw)
     assert done is not None
@@ -148,13 +148,13 @@ def test_a_complete_boot_is_not_run_again(facts: Facts, tmp_path: Path) -> None:
 
 def test_an_interrupted_boot_is_run_again(facts: Facts, tmp_path: Path) -> None:
     runs = Runs(tmp_path / "raw")
-    runner.run_once(runs.raw, [1], facts, runs)
+    runner.run_once(runs.raw, Boot([1], facts, runs))
     runs.fails = True
     with pytest.raises(machine.MachineError):
-        runner.run_once(runs.raw, [1], replace(facts, inputs="other"), runs)
+        runner.run_once(runs.raw, Boot([1], replace(facts, inputs="other"), runs))
     assert runner.completed(runs.raw) is None
     runs.fails = False
-    runner.run_once(runs.raw, [1], facts, runs)
+    runner.run_once(runs.raw, Boot([1], facts, runs))
     assert runs.count == 3
 
 
@@ -176,9 +176,9 @@ def test_nothing_is_added_to_what_was_recorded_before(
     kept = tmp_path / "raw"
     for inputs in ("a", "b"):
 
-        def boot(inputs: str = inputs) -> None:
+        def boot(kept: Path, inputs: str = inputs) -> None:
             with (kept / "x.jsonl").open("a") as lines:
                 lines.write(f"{inputs}\n")
 
-        runner.run_once(kept, {}, replace(facts, inputs=inputs), boot)
+        runner.run_once(kept, Boot({}, replace(facts, inputs=inputs), boot))
     assert (kept / "x.jsonl").read_text() == "b\n"

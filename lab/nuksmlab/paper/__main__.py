@@ -78,6 +78,8 @@ def make_report(
     kept = {name: done for each in found for name, done in each.kept.items()}
     modelled = None if isinstance(where, Host) else hardware
     print(report.write(output, sections, missing, kept, modelled))
+    if missing:
+        print(f"not run: {', '.join(missing)}")
     return sections
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """All experiments, in the order of the report."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from nuksmlab.paper import runner
+from nuksmlab.paper import kept, runner
 from nuksmlab.paper.busy import plan as busy_plan
 from nuksmlab.paper.busy import section as busy_section
 from nuksmlab.paper.consolidation import experiment as consolidation
@@ -19,6 +19,7 @@ from nuksmlab.paper.fairness import section as fairness_section
 from nuksmlab.paper.guests import plan as guests_plan
 from nuksmlab.paper.guests import section as guests_section
 from nuksmlab.paper.jobs import Job
+from nuksmlab.paper.kept import Boots, Gathered
 from nuksmlab.paper.merging import experiment as merging
 from nuksmlab.paper.merging import section as merging_section
 from nuksmlab.paper.model import Hardware
@@ -30,39 +31,11 @@ from nuksmlab.paper.priority import plan as priority_plan
 from nuksmlab.paper.priority import section as priority_section
 from nuksmlab.paper.replicas import plan as replicas_plan
 from nuksmlab.paper.replicas import section as replicas_section
-from nuksmlab.paper.runner import Complete
 from nuksmlab.paper.scanning import experiment as scanning
 from nuksmlab.paper.scanning import section as scanning_section
 from nuksmlab.paper.section import Section, all_measured, of_model
 from nuksmlab.paper.trial import Result
 from nuksmlab.paper.where import Emulation, Host, Where
-
-
-@dataclass
-class Gathered:
-    """What there is of an experiment, for the report."""
-
-    section: Section | None
-    kept: dict[str, Complete]
-    missing: list[str]
-
-
-def what_is_kept(
-    raw: Path, names: Iterable[str], emulated: Iterable[str], where: Where
-) -> Gathered:
-    """Of boots that have no trials; their section is still to be made.
-
-    Those named as `emulated` are run in the emulated machine only.
-    """
-    elsewhere = () if isinstance(where, Emulation) else tuple(emulated)
-    done = {name: runner.completed(raw / name) for name in names}
-    kept = {name: one for name, one in done.items() if one}
-    missing = [
-        f"{name} (not with HOST=1)" if name in elsewhere else name
-        for name in done
-        if name not in kept
-    ]
-    return Gathered(None, kept, missing)
 
 
 class Experiment(Protocol):
@@ -97,22 +70,11 @@ class Trials:
     def gather(
         self, raw: Path, size: Extent, where: Where, hardware: Hardware
     ) -> Gathered:
-        found = Gathered(None, {}, [])
-        results: list[Result] = []
+        found = Gathered()
         for part in self.parts(size):
-            done = runner.completed(raw / part.name)
-            if done and not runner.is_of(part, raw / part.name):
-                found.missing.append(f"{part.name} (other trials were run)")
-            elif done:
-                found.kept[part.name] = done
-                results += runner.read(raw / part.name)
-                if not runner.is_current(part, where, done):
-                    older = f"{part.name} (what is shown is of an older state)"
-                    found.missing.append(older)
-            else:
-                lacking = where.lacks(part)
-                name = f"{part.name} ({lacking})" if lacking else part.name
-                found.missing.append(name)
+            planned = partial(runner.boot_of, part, where)
+            found.look_for(raw / part.name, planned, where.lacks(part))
+        results = [one for name in found.kept for one in runner.read(raw / name)]
         if results:
             section = self.section(results, hardware)
             timed = isinstance(where, Host)
@@ -125,17 +87,20 @@ class Pressure:
 
     name = pressure.NAME
 
+    def boots(self, size: Extent) -> Boots:
+        return {self.name: partial(pressure.planned, size)}
+
     def jobs(self, raw: Path, size: Extent, where: Where) -> list[Job]:  # noqa: ARG002
-        return [Job(self.name, partial(pressure.run, size, raw / self.name), True)]
+        return kept.jobs(raw, self.boots(size), timed=True)
 
     def gather(
         self,
         raw: Path,
-        size: Extent,  # noqa: ARG002
-        where: Where,
+        size: Extent,
+        where: Where,  # noqa: ARG002
         hardware: Hardware,  # noqa: ARG002
     ) -> Gathered:
-        found = what_is_kept(raw, [self.name], (), where)
+        found = kept.gather(raw, [self.name], self.boots(size))
         if found.kept:
             observed = pressure.read(raw / self.name)
             path = f"raw/{self.name}/observed.jsonl"
@@ -148,28 +113,27 @@ class Merging:
 
     name = merging.NAME
 
+    def boots(self, size: Extent, where: Where) -> Boots:
+        boots: Boots = {
+            merging.COPIES: partial(merging.planned_copies, size),
+            merging.IMAGES: partial(merging.planned_images, size),
+        }
+        if not isinstance(where, Emulation):
+            return boots
+        guests = partial(merging.planned_guests, size, where.image)
+        return {**boots, merging.GUESTS: guests}
+
     def jobs(self, raw: Path, size: Extent, where: Where) -> list[Job]:
-        copies = partial(merging.run_copies, size, raw / merging.COPIES)
-        images = partial(merging.run_images, size, raw / merging.IMAGES)
-        planned = [
-            Job(merging.COPIES, copies, timed=True),
-            Job(merging.IMAGES, images, timed=True),
-        ]
-        if isinstance(where, Emulation):
-            guests = partial(
-                merging.run_guests, size, where.image, raw / merging.GUESTS
-            )
-            planned.append(Job(merging.GUESTS, guests, timed=True))
-        return planned
+        return kept.jobs(raw, self.boots(size, where), timed=True)
 
     def gather(
         self,
         raw: Path,
-        size: Extent,  # noqa: ARG002
+        size: Extent,
         where: Where,
         hardware: Hardware,  # noqa: ARG002
     ) -> Gathered:
-        found = what_is_kept(raw, merging_section.PARTS, (merging.GUESTS,), where)
+        found = kept.gather(raw, merging_section.PARTS, self.boots(size, where))
         parts = [
             merging_section.PARTS[name](
                 merging.read(raw / name), done, f"raw/{name}/observed.jsonl"
@@ -186,11 +150,16 @@ class Consolidation:
 
     name = consolidation.NAME
 
-    def jobs(self, raw: Path, size: Extent, where: Where) -> list[Job]:
+    def boots(self, raw: Path, size: Extent, where: Where) -> Boots:
         if not isinstance(where, Emulation):
-            return []
-        work = partial(consolidation.run, size, raw, where.image)
-        return [Job(self.name, work, timed=True)]
+            return {}
+        return {
+            name: partial(consolidation.planned, plan, raw, where.image)
+            for name, plan in consolidation_plan.plans(size).items()
+        }
+
+    def jobs(self, raw: Path, size: Extent, where: Where) -> list[Job]:
+        return kept.jobs(raw, self.boots(raw, size, where), timed=True)
 
     def gather(
         self,
@@ -199,8 +168,8 @@ class Consolidation:
         where: Where,
         hardware: Hardware,  # noqa: ARG002
     ) -> Gathered:
-        plans = consolidation_plan.plans(size)
-        found = what_is_kept(raw, plans, plans, where)
+        names = consolidation_plan.plans(size)
+        found = kept.gather(raw, names, self.boots(raw, size, where))
         results = [
             result
             for name, done in found.kept.items()
@@ -216,20 +185,18 @@ class Scanning:
 
     name = scanning.NAME
 
-    def jobs(self, raw: Path, size: Extent, where: Where) -> list[Job]:
+    def boots(self, size: Extent, where: Where) -> Boots:
         if not isinstance(where, Emulation):
-            return []
-        work = partial(scanning.run, size, where.image, raw / self.name)
-        return [Job(self.name, work, timed=False)]
+            return {}
+        return {self.name: partial(scanning.planned, size, where.image)}
+
+    def jobs(self, raw: Path, size: Extent, where: Where) -> list[Job]:
+        return kept.jobs(raw, self.boots(size, where), timed=False)
 
     def gather(
-        self,
-        raw: Path,
-        size: Extent,  # noqa: ARG002
-        where: Where,
-        hardware: Hardware,
+        self, raw: Path, size: Extent, where: Where, hardware: Hardware
     ) -> Gathered:
-        found = what_is_kept(raw, [self.name], [self.name], where)
+        found = kept.gather(raw, [self.name], self.boots(size, where))
         if found.kept:
             results = list(scanning.read(raw / self.name))
             found.section = scanning_section.section(results, hardware)

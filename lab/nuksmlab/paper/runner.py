@@ -121,19 +121,28 @@ class Facts:
     caches: Mapping[str, int] = field(default_factory=dict)
 
 
-def run_once(kept: Path, plan: object, facts: Facts, boot: Callable[[], None]) -> None:
+@dataclass(frozen=True)
+class Boot:
+    """What it runs, from what, and how: into a folder."""
+
+    plan: object
+    facts: Facts
+    boot: Callable[[Path], None]
+
+
+def run_once(kept: Path, planned: Boot) -> None:
     """Unless it was run before, from the same inputs."""
-    known = completed(kept)
+    facts, known = planned.facts, completed(kept)
     if known and known["inputs"] == facts.inputs:
         print(f"{kept.name}: kept from {known['finished']}", flush=True)
         return
     kept.mkdir(parents=True, exist_ok=True)
     for old in (kept / "complete.json", *kept.glob("*.jsonl")):
         old.unlink(missing_ok=True)
-    (kept / "plan.json").write_text(json.dumps(plan, indent=1) + "\n")
+    (kept / "plan.json").write_text(json.dumps(planned.plan, indent=1) + "\n")
     print(kept.name, flush=True)
     began = time.monotonic()
-    boot()
+    planned.boot(kept)
     done: Complete = {
         "inputs": facts.inputs,
         "command": facts.command,
@@ -149,19 +158,12 @@ def run_once(kept: Path, plan: object, facts: Facts, boot: Callable[[], None]) -
     (kept / "complete.json").write_text(json.dumps(done, indent=1) + "\n")
 
 
-def is_of(part: Part, kept: Path) -> bool:
-    """Were these trials run, whatever they were made from?"""
-    return bool(json.loads((kept / "plan.json").read_text()) == part.trials)
+def is_of(planned: Boot, kept: Path) -> bool:
+    """Was this plan run, whatever it was made from?"""
+    return bool(json.loads((kept / "plan.json").read_text()) == planned.plan)
 
 
-def is_current(part: Part, where: Where, known: Complete) -> bool:
-    return known["inputs"] == inputs(part, where)
-
-
-def run(part: Part, where: Where, kept: Path) -> None:
-    if missing := where.lacks(part):
-        print(f"{part.name}: {missing}", flush=True)
-        return
+def boot_of(part: Part, where: Where) -> Boot:
     experiment = part.name.partition("-")[0]
     facts = Facts(
         inputs(part, where),
@@ -172,7 +174,14 @@ def run(part: Part, where: Where, kept: Path) -> None:
         partial(expected, part),
         vars(part.caches),
     )
-    run_once(kept, part.trials, facts, partial(where.run, part, kept))
+    return Boot(part.trials, facts, partial(where.run, part))
+
+
+def run(part: Part, where: Where, kept: Path) -> None:
+    if missing := where.lacks(part):
+        print(f"{part.name}: {missing}", flush=True)
+        return
+    run_once(kept, boot_of(part, where))
 
 
 def counts_by_tenant(path: Path) -> dict[int, deque[Counts]]:

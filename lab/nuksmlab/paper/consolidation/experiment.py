@@ -9,7 +9,7 @@ from typing import cast
 
 from nuksmlab import debian_guest, initramfs, kernels, machine, paths
 from nuksmlab.machine import Machine
-from nuksmlab.paper.consolidation.plan import NODE_MIB, STOCK, plans
+from nuksmlab.paper.consolidation.plan import NODE_MIB, STOCK
 from nuksmlab.paper.consolidation.records import (
     Observed,
     Phase,
@@ -17,8 +17,7 @@ from nuksmlab.paper.consolidation.records import (
     Recording,
     Result,
 )
-from nuksmlab.paper.extent import Extent
-from nuksmlab.paper.runner import Facts, made_from, run_once
+from nuksmlab.paper.runner import Boot, Facts, made_from
 from nuksmlab.paper.where import emulated
 
 NAME = "consolidation"
@@ -62,22 +61,22 @@ def has_stock(plan: Plan) -> bool:
     return any(STOCK in scenario["kernels"] for scenario in plan["scenarios"])
 
 
-def run(size: Extent, raw: Path, kernel: Path) -> None:
+def planned(plan: Plan, raw: Path, kernel: Path) -> Boot:
+    """The guests' files are beside the folders of all boots."""
     raw.mkdir(parents=True, exist_ok=True)
     archive = raw / f"{NAME}-guest.cpio"
     checksum = write_user_space(archive)
-    for name, plan in plans(size).items():
-        images = [archive, kernel, *([kernels.find(None)] if has_stock(plan) else [])]
-        programs = (*PROGRAMS, *images)
-        facts = Facts(
-            made_from(plan, SOURCES, programs),
-            f"make paper EXPERIMENT={NAME}",
-            emulated(MACHINE),
-            kernel.name,
-            programs,
-            lambda: {USER_SPACE: str(checksum)},
-        )
-        run_once(raw / name, plan, facts, partial(boot, images, raw / name))
+    images = [archive, kernel, *([kernels.find(None)] if has_stock(plan) else [])]
+    programs = (*PROGRAMS, *images)
+    facts = Facts(
+        made_from(plan, SOURCES, programs),
+        f"make paper EXPERIMENT={NAME}",
+        emulated(MACHINE),
+        kernel.name,
+        programs,
+        lambda: {USER_SPACE: str(checksum)},
+    )
+    return Boot(plan, facts, partial(boot, images))
 
 
 def read_recording(kept: Path, phase: Phase) -> Recording:

@@ -15,7 +15,7 @@ from nuksmlab.paper.consolidation import experiment as consolidation
 from nuksmlab.paper.extent import Extent
 from nuksmlab.paper.merging import capture, plan
 from nuksmlab.paper.merging.records import Observed
-from nuksmlab.paper.runner import Facts, made_from, run_once
+from nuksmlab.paper.runner import Boot, Facts, made_from
 from nuksmlab.paper.start import run_here
 from nuksmlab.paper.where import emulated
 
@@ -65,7 +65,7 @@ def boot_uml(kernel: Path, what: str, mib: int, raw: Path) -> None:
     add_cpu_seconds(raw, meter.seconds)
 
 
-def run_copies(size: Extent, raw: Path) -> None:
+def planned_copies(size: Extent) -> Boot:
     kernel = kernels.build("um")
     runs = plan.copies(size)
     programs = (paths.TENANT, kernel)
@@ -76,12 +76,7 @@ def run_copies(size: Extent, raw: Path) -> None:
         kernel.name,
         programs,
     )
-    run_once(
-        raw,
-        runs,
-        facts,
-        lambda: boot_uml(kernel, "copies", plan.COPIES_GUEST_MIB, raw),
-    )
+    return Boot(runs, facts, partial(boot_uml, kernel, "copies", plan.COPIES_GUEST_MIB))
 
 
 def boot_images(kernel: Path, guests: Path, count: int, raw: Path) -> None:
@@ -99,7 +94,7 @@ def boot_images(kernel: Path, guests: Path, count: int, raw: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def run_images(size: Extent, raw: Path) -> None:
+def planned_images(size: Extent) -> Boot:
     kernel, guests = kernels.build("um"), kernels.find(None)
     runs = plan.images(size)
     programs = (kernel, guests)
@@ -110,8 +105,7 @@ def run_images(size: Extent, raw: Path) -> None:
         kernel.name,
         programs,
     )
-    boot = partial(boot_images, kernel, guests, runs[0]["guests"], raw)
-    run_once(raw, runs, facts, boot)
+    return Boot(runs, facts, partial(boot_images, kernel, guests, runs[0]["guests"]))
 
 
 def boot_guests(kernel: Path, raw: Path) -> None:
@@ -121,7 +115,7 @@ def boot_guests(kernel: Path, raw: Path) -> None:
     )
 
 
-def run_guests(size: Extent, kernel: Path, raw: Path) -> None:
+def planned_guests(size: Extent, kernel: Path) -> Boot:
     runs = plan.guests(size)
     programs = (paths.WORKLOAD, paths.BOUND, kernel)
     facts = Facts(
@@ -132,4 +126,4 @@ def run_guests(size: Extent, kernel: Path, raw: Path) -> None:
         programs,
         lambda: {plan.WORKLOAD: run_here(plan.WORKLOAD, size.kib, plan.OPERATIONS)},
     )
-    run_once(raw, runs, facts, lambda: boot_guests(kernel, raw))
+    return Boot(runs, facts, partial(boot_guests, kernel))

@@ -3,6 +3,7 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -11,7 +12,7 @@ from nuksmlab.bench import host
 from nuksmlab.paper.extent import Extent
 from nuksmlab.paper.pressure import plan
 from nuksmlab.paper.pressure.records import Observed
-from nuksmlab.paper.runner import Facts, made_from, run_once
+from nuksmlab.paper.runner import Boot, Facts, made_from
 
 NAME = "pressure"
 BOOT_SECONDS = 3600.0
@@ -37,7 +38,7 @@ def boot(kernel: Path, kept: Path) -> None:
         raise machine.MachineError(f"{NAME} ended with status {status}")
 
 
-def run(size: Extent, kept: Path) -> None:
+def planned(size: Extent) -> Boot:
     kernel = kernels.build("um")
     runs = plan.runs(size.other_repetitions, size.repetitions)
     programs = (paths.TENANT, kernel)
@@ -48,7 +49,7 @@ def run(size: Extent, kept: Path) -> None:
         kernel.name,
         programs,
     )
-    run_once(kept, runs, facts, lambda: boot(kernel, kept))
+    return Boot(runs, facts, partial(boot, kernel))
 
 
 def read(kept: Path) -> list[Observed]:

@@ -4,12 +4,13 @@
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 from nuksmlab import counter, machine, paths
 from nuksmlab.paper.extent import Extent
-from nuksmlab.paper.runner import Facts, made_from, run_once
+from nuksmlab.paper.runner import Boot, Facts, made_from
 from nuksmlab.paper.scanning import plan
 from nuksmlab.paper.scanning.records import Observed, Result, Work
 from nuksmlab.paper.where import BOOT_SECONDS, emulated
@@ -37,7 +38,7 @@ def boot(image: Path, size: Extent, kept: Path) -> None:
         raise machine.MachineError(f"{NAME} ended with status {status}")
 
 
-def run(size: Extent, image: Path, kept: Path) -> None:
+def planned(size: Extent, image: Path) -> Boot:
     runs = plan.runs(size)
     programs = (paths.TENANT, paths.BOUND, paths.COUNTER, image)
     caches = vars(size.caches)
@@ -49,7 +50,7 @@ def run(size: Extent, image: Path, kept: Path) -> None:
         programs,
         caches=caches,
     )
-    run_once(kept, runs, facts, lambda: boot(image, size, kept))
+    return Boot(runs, facts, partial(boot, image, size))
 
 
 def read(kept: Path) -> Iterator[Result]:
