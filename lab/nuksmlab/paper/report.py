@@ -145,6 +145,9 @@ CHANGED = (
     "While instances work, just merged: nothing was wanted; now that their shares of "
     "remote accesses are at most two thirds as far apart as with KSM, when fairness "
     "had been 0.86 at the least, and 0.71 with KSM.",
+    "Merging: time of all passes, and reading in each repetition; Figure 8: that ours "
+    "survives slower jobs and ordinary data; what placing costs: that pages are "
+    "placed. None of it was wanted until all else had been reached.",
     "Fairness: a goal where accesses are counted, too, until it was seen to follow "
     "from shares of remote accesses 10 points apart. With four nodes, where these are "
     "no goal, it still is.",
