@@ -83,7 +83,9 @@ def end(process: subprocess.Popen[bytes]) -> None:
     """Ends what `start` has started, and waits until it has ended."""
     assert process.stdin
     process.stdin.close()
-    process.wait()
+    if process.wait() < 0:  # it was killed itself: what it has started is in its group
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def descendants(ancestor: int) -> list[int]:

@@ -2,6 +2,7 @@
 """What is left of a command when whoever started it is gone: nothing."""
 
 import fcntl
+import os
 import signal
 import subprocess
 import sys
@@ -63,6 +64,18 @@ def test_what_a_command_leaves_behind_is_ended(tmp_path: Path) -> None:
     process = guard.start(["sh", "-c", f"sleep 1000 & echo $! >{pid}"], grace=0)
     assert process.wait() == 0
     assert is_gone(int(pid.read_text()))
+
+
+def test_what_a_guard_that_was_killed_leaves_behind_is_ended(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    command = f"sleep 1000 & echo $! $$ >{pids}.new; mv {pids}.new {pids}; wait"
+    known = {**os.environ, "TMPDIR": str(tmp_path)}  # where its directory stays
+    process = guard.start(["sh", "-c", command], grace=0, environment=known)
+    wait.until(pids.exists, lambda: "the command")
+    process.kill()
+    guard.end(process)
+    for pid in map(int, pids.read_text().split()):
+        wait.until(lambda pid=pid: is_gone(pid), lambda: "the end")  # type: ignore[misc]
 
 
 def test_the_status_is_the_commands() -> None:
