@@ -43,9 +43,9 @@ update() {
 	exec 7>"$cache/apt.lock"
 	flock 7
 	if [ -r "$suite" ] || [ "$(id -u)" = 0 ]; then
-		apt-get "${options[@]}" update
+		exec apt-get "${options[@]}" update
 	else
-		sudo -n apt-get "${options[@]}" update
+		exec sudo -n apt-get "${options[@]}" update
 	fi
 }
 
@@ -53,7 +53,7 @@ mkdir -p "$cache"
 [ ! -r "$suite" ] || lists_of_their_own
 case $what in
 update) update ;;
-show | search) apt-cache "${options[@]}" "$what" "$@" ;;
-download) apt-get "${options[@]}" download "$@" ;;
+show | search) exec apt-cache "${options[@]}" "$what" "$@" ;;
+download) exec apt-get "${options[@]}" download "$@" ;;
 *) echo "$usage" >&2; exit 2 ;;
 esac

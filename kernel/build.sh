@@ -30,8 +30,13 @@ hooks=$kernel/hooks/$linux
 package=linux-source-$linux
 cache=${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}
 
-job=
-trap '[ -z "$job" ] || kill -- "-$job" 2>/dev/null || true' EXIT
+end_jobs() { # the shell knows of them from the moment they are forked
+	local job
+	for job in $(jobs -p); do
+		kill -- "-$job" 2>/dev/null || true
+	done
+}
+trap end_jobs EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -150,10 +155,8 @@ build() { # TREE OUTPUT LOG
 		"${make[@]}" -j"$(nproc)" "$target" 2>&1 | tee -a "$3" |
 			awk '/^  [A-Z]/ && ++n % 100 == 0 { print "kernel:   " n " steps"; fflush() }' >&2
 	} </dev/null &
-	job=$!
 	set +m
-	wait "$job" || failed "$3"
-	job=
+	wait "$!" || failed "$3"
 }
 
 # A kernel, or for `deb` the folder of packages, which Linux puts beside OUTPUT.

@@ -11,6 +11,11 @@
 # VERSION is a folder of kernel/base; 6.12 by default.
 set -euo pipefail
 
+# Ended, it waits for what it has started: that works on what is removed at the end.
+trap 'exit 143' TERM
+trap 'exit 130' INT
+trap 'exit 129' HUP
+
 [ $# -le 1 ] || { echo 'usage: kernel/check.sh [VERSION]' >&2; exit 2; }
 linux=${1:-6.12}
 kernel=$(cd "$(dirname "$0")" && pwd)

@@ -11,6 +11,11 @@
 # enough, or a directory with the source of Linux.
 set -euo pipefail
 
+# Ended, it waits for what it has started: that works on what is removed at the end.
+trap 'exit 143' TERM
+trap 'exit 130' INT
+trap 'exit 129' HUP
+
 [ $# = 2 ] || { echo 'usage: kernel/moved.sh FROM TO' >&2; exit 2; }
 kernel=$(cd "$(dirname "$0")" && pwd)
 patches=("$kernel/fixes/$1"/*.patch "$kernel/hooks/$1"/*.patch)

@@ -12,6 +12,11 @@
 # VERSION is a folder of kernel/base; 6.12 by default.
 set -euo pipefail
 
+# Ended, it waits for what it has started: that works on what is removed at the end.
+trap 'exit 143' TERM
+trap 'exit 130' INT
+trap 'exit 129' HUP
+
 check=
 if [ "${1:-}" = --check ]; then
 	check=$1

@@ -6,6 +6,11 @@
 # usage: packaging/deb.sh [SUFFIX]    of the version, which Cargo.toml has
 set -euo pipefail
 
+# Ended, it waits for what it has started, which works in build/deb.
+trap 'exit 143' TERM
+trap 'exit 130' INT
+trap 'exit 129' HUP
+
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml)${1:-}
 stage=build/deb/nuksm-$version

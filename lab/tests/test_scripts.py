@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The shell's scripts and the makefiles: what is left of what is interrupted, and
+that what is in the environment does not change what is built."""
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from nuksmlab import paths, wait
+
+KERNEL = paths.REPOSITORY / "kernel"
+# Says that it runs, and goes on until it is told to end.
+WAITS = """#!/bin/sh
+{before}echo $$ >{place}/new; mv {place}/new {place}/pid
+until [ -e {place}/end ]; do sleep 0.05; done
+exit 1
+"""
+# SIGTERM comes at once when a first job was forked, before anything is noted of it.
+ENDED_AT_THE_FORK = """
+set -T
+trap 'if [ -n "${!-}" ]; then trap - DEBUG; kill -TERM $$; fi' DEBUG
+"""
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def environment(place: Path, **more: str) -> dict[str, str]:
+    """Programs of our own in place/bin come first."""
+    return {**os.environ, "PATH": f"{place}/bin:{os.environ['PATH']}", **more}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[Path]:
+    """All that kernel/build.sh wants, with nothing in it; its make never ends."""
+    source = tmp_path / "cache" / "source" / "linux-6.12-1"
+    put(source / "Kbuild", "")
+    base = tmp_path / "kernel" / "base" / "6.12"
+    put(base / "pin", f"{hashlib.sha256().hexdigest()}  Kbuild\n")
+    put(base.parent / "lab.config", "")
+    put(tmp_path / "kernel" / "apt.sh", "#!/bin/sh\necho Version: 1\n")
+    for name in ("fixes/6.12", "hooks/6.12", "files/mm", "files/include"):
+        put(tmp_path / "kernel" / name / "1.patch", "")
+    put(tmp_path / "bin" / "patch", "#!/bin/sh\nexec cat\n")
+    configured = tmp_path / "cache" / "work" / "6.12-lab" / "output" / ".config"
+    configures = f"case $* in *allnoconfig) exec touch {configured} ;; esac\n"
+    put(tmp_path / "bin" / "make", WAITS.format(place=tmp_path, before=configures))
+    yield tmp_path
+    (tmp_path / "end").touch()
+
+
+def test_a_build_that_is_ended_as_it_begins_leaves_nothing_running(tree: Path) -> None:
+    told = put(tree / "told", ENDED_AT_THE_FORK)
+    cache = str(tree / "cache")
+    script = shutil.copy(KERNEL / "build.sh", tree / "kernel")
+    done = subprocess.run(
+        [script, "lab"],
+        env=environment(tree, NUKSM_CACHE=cache, BASH_ENV=str(told)),
+        stderr=subprocess.PIPE,  # whose end comes when all of it is gone
+        timeout=wait.HANG_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 128 + signal.SIGTERM
+    assert b"building" in done.stderr
+
+
+def ends(tree: Path, command: Sequence[str | Path]) -> None:
+    """SIGTERM to it alone, while what it has started goes on, and then ends."""
+    script = subprocess.Popen(command, env=environment(tree))
+    pid = tree / "pid"
+    wait.until(pid.exists, lambda: f"what {command[0]} starts")
+    script.terminate()
+    pid.unlink()
+    (tree / "end").touch()
+    assert script.wait() == 128 + signal.SIGTERM
+    (tree / "end").unlink()
+
+
+def test_a_script_that_is_ended_does_so_after_what_it_has_started(tree: Path) -> None:
+    """So nothing that goes on works on what was removed."""
+    for name in ("kernel/check.sh", "kernel/moved.sh", "kernel/series.sh"):
+        put(tree / "kernel" / "build.sh", WAITS.format(place=tree, before=""))
+        script = shutil.copy(paths.REPOSITORY / name, tree / name)
+        ends(tree, [script, "6.12", *(["6.12"] if "moved" in name else [])])
+    name = "packaging/deb.sh"
+    put(tree / "bin" / "dpkg-buildpackage", WAITS.format(place=tree, before=""))
+    shutil.copytree(paths.REPOSITORY / "packaging", tree / "packaging")
+    shutil.copy(paths.REPOSITORY / "Cargo.toml", tree)
+    ends(tree, [tree / name])
