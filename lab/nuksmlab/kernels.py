@@ -158,9 +158,12 @@ def fetch(version: str) -> Path:
     return image(release)
 
 
-def build(config: str, version: str = DEFAULT) -> Path:
-    """The engine's own kernel, from the cache or built now; its progress is shown."""
-    script = str(paths.REPOSITORY / "kernel" / "build.sh")
+def build(config: str, version: str = DEFAULT, tree: Path | None = None) -> Path:
+    """The engine's own kernel, from the cache or built now; its progress is shown.
+
+    It is made of what is in the repository, or in a tree that has a changed copy.
+    """
+    script = str((tree or paths.REPOSITORY) / "kernel" / "build.sh")
     building = guard.start([script, config, version], grace=30, stdout=subprocess.PIPE)
     try:
         assert building.stdout

@@ -2,14 +2,22 @@
 """Engines broken on purpose: that each can be made. What they break takes hours."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from nuksmlab import paths
+from nuksmlab import paths, wait
 from nuksmlab.mutants import __main__ as command
 
 MUTANTS = command.known()
+
+
+def is_gone(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or ") Z " in stat.read_text()
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
@@ -64,6 +72,33 @@ def test_crates_tests_tell_who_noticed_and_whether_any_was_run(
         monkeypatch.setattr(command, "run", lambda *_, none=none: none)
         with pytest.raises(command.MutantError, match="was not run"):
             command.crates_tests(mutant, tmp_path)
+
+
+BUILDS = """
+import sys
+from pathlib import Path
+from nuksmlab import guard
+from nuksmlab.mutants import __main__ as command
+guard.unwind_when_terminated()
+place = Path(sys.argv[1])
+if sys.argv[2] == "build":
+    command.kernels.build("lab", tree=place)
+command.run([str(place / "kernel" / "build.sh")], place / "log")
+"""
+
+
+@pytest.mark.parametrize("what", ["build", "run"])
+def test_what_is_built_or_run_ends_with_it(tmp_path: Path, what: str) -> None:
+    pid, script = tmp_path / "pid", tmp_path / "kernel" / "build.sh"
+    script.parent.mkdir()
+    starts = f"sleep 1000 & echo $! >{pid}.new; mv {pid}.new {pid}; wait"
+    script.write_text(f"#!/bin/sh\n{starts}\n")
+    script.chmod(0o755)
+    process = subprocess.Popen([sys.executable, "-c", BUILDS, tmp_path, what])
+    wait.until(pid.exists, lambda: "it")
+    process.terminate()
+    assert process.wait() == 128 + signal.SIGTERM
+    assert is_gone(int(pid.read_text()))
 
 
 def test_a_test_that_is_skipped_has_noticed_nothing(

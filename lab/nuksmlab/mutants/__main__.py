@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from nuksmlab import guard, paths, wait
+from nuksmlab import guard, kernels, paths, wait
 
 OUTPUT = paths.BUILD / "mutants"
 MUTANTS = Path(__file__).with_name("mutants.toml")
@@ -37,6 +37,8 @@ TESTED_ALWAYS = (
 # Without a word by a machine in which one test, or a file of them, is run: longer than
 # a test waits in vain.
 HANGS_SECONDS = round(wait.HANG_SECONDS) + 300
+# For who is ended to end what it has started itself.
+GRACE_SECONDS = 30.0
 EXPERIMENTS = ("fairness", "priority", "nodes", "replicas")
 
 
@@ -96,23 +98,16 @@ def make(mutant: Mutant, folder: Path) -> Path:
     return path
 
 
-def build(folder: Path, config: str) -> Path:
-    command = [str(folder / "build.sh"), config]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return Path(done.stdout.strip())
-
-
 def run(command: Sequence[str], log: Path) -> str:
     """All that it prints; that it fails is what is hoped for."""
-    with log.open("w") as file:
-        subprocess.run(
-            command,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            cwd=paths.REPOSITORY,
+    with log.open("wb") as file:
+        running = guard.start(
+            command, grace=GRACE_SECONDS, stdout=file, stderr=subprocess.STDOUT
         )
+        try:
+            running.wait()
+        finally:
+            guard.end(running)
     return log.read_text(errors="replace")
 
 
@@ -182,7 +177,7 @@ def judge(mutant: Mutant, folder: Path, by_all: bool) -> dict[str, list[str]]:
     with ExitStack() as stack:
 
         def built(config: str) -> Path:
-            kernel = build(folder / "kernel", config)
+            kernel = kernels.build(config, tree=folder)
             stack.callback(kernel.unlink, missing_ok=True)
             return kernel
 
@@ -276,7 +271,9 @@ def main() -> int:
             shutil.rmtree(folder, ignore_errors=True)
             make(mutant, folder)
             found = Found(inputs=wanted, by=judge(mutant, folder, arguments.all))
-            path.write_text(json.dumps(found, indent=1) + "\n")
+            new = path.with_suffix(".new")
+            new.write_text(json.dumps(found, indent=1) + "\n")
+            new.replace(path)
         found = json.loads(path.read_text())
         for by, names in found["by"].items():
             print(f"  {by}: {', '.join(names) or 'nothing noticed'}", flush=True)
