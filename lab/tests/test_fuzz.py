@@ -5,12 +5,16 @@ import itertools
 import json
 import multiprocessing
 import os
+import signal
+import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from nuksmlab import machine
+from nuksmlab import guard, machine
+from nuksmlab.fuzz import __main__ as fuzz
 from nuksmlab.fuzz import journal, model
 from nuksmlab.fuzz.round import seeds
 
@@ -51,6 +55,26 @@ def test_the_journal_grows_and_sums_up(tmp_path: Path) -> None:
     assert journal.table(journal.read(file)) == (
         "  k-1, 4 nodes: 4 rounds, 0.03 h, 1800 actions, 1 failed"
     )
+
+
+def test_a_line_that_was_cut_off_is_lost_and_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    entries = journal.rounds(f'{NOTED}\n{{"seed"', "k", "k-1", 4, journal.FAILED)
+    assert [entry.seed for entry in entries] == [1, 2]
+    file.write_text('{"kernel": "nuksm", "bui')
+    assert journal.read(file) == []
+    journal.add(file, entries)
+    assert journal.read(file) == entries
+
+
+def test_ended_by_a_key_it_has_not_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fuzz, "JOURNAL", tmp_path / "journal.jsonl")
+    monkeypatch.setattr(fuzz, "Campaign", mock.Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(sys, "argv", ["fuzz"])
+    monkeypatch.setattr(guard, "unwind_when_terminated", lambda: None)
+    assert fuzz.main() == 128 + signal.SIGINT
 
 
 DIFFERS = "pages_shared 0 counted=2 walked=3"

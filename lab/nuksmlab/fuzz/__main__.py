@@ -8,6 +8,7 @@ tells how to repeat it.
 
 import argparse
 import random
+import signal
 import sys
 import time
 
@@ -111,7 +112,7 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         print("interrupted; what was run is in the journal")
-        passed = True
+        return 128 + signal.SIGINT
     finally:
         print(f"{JOURNAL}:\n{journal.table(journal.read(JOURNAL))}")
     return 0 if passed else 1

@@ -3,9 +3,11 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 # Written in the machine: a line when a round begins, another when it was passed.
 ROUNDS = "rounds.jsonl"
@@ -33,11 +35,17 @@ class Total:
     failed: int = 0
 
 
+def records(text: str) -> Iterator[dict[str, Any]]:
+    """Of lines of JSON; one that was cut off, as by a full disk, is none."""
+    for line in text.splitlines():
+        with suppress(ValueError):
+            yield json.loads(line)
+
+
 def rounds(text: str, kernel: str, build: str, nodes: int, unended: str) -> list[Entry]:
     """What a machine noted; what became of a round without an end is `unended`."""
     seen: dict[int, Entry] = {}
-    for line in text.splitlines():
-        facts = json.loads(line)
+    for facts in records(text):
         ended = "seconds" in facts
         seen[facts["seed"]] = Entry(
             kernel,
@@ -53,7 +61,10 @@ def rounds(text: str, kernel: str, build: str, nodes: int, unended: str) -> list
 
 def add(journal: Path, entries: Iterable[Entry]) -> None:
     journal.parent.mkdir(parents=True, exist_ok=True)
+    before = journal.read_text() if journal.exists() else ""
     with journal.open("a") as file:
+        if before and not before.endswith("\n"):  # it was cut off
+            file.write("\n")
         for entry in entries:
             file.write(f"{json.dumps(asdict(entry))}\n")
 
@@ -61,7 +72,7 @@ def add(journal: Path, entries: Iterable[Entry]) -> None:
 def read(journal: Path) -> list[Entry]:
     if not journal.exists():
         return []
-    return [Entry(**json.loads(line)) for line in journal.read_text().splitlines()]
+    return [Entry(**facts) for facts in records(journal.read_text())]
 
 
 def totals(entries: Iterable[Entry]) -> dict[tuple[str, str, int], Total]:
