@@ -158,6 +158,16 @@ def test_an_interrupted_boot_is_run_again(facts: Facts, tmp_path: Path) -> None:
     assert runs.count == 3
 
 
+def test_a_boot_whose_record_was_cut_off_is_run_again(
+    facts: Facts, tmp_path: Path
+) -> None:
+    runs = Runs(tmp_path / "raw")
+    runner.run_once(runs.raw, [1], facts, runs)
+    (runs.raw / "complete.json").write_text('{"inputs": "so')
+    runner.run_once(runs.raw, [1], facts, runs)
+    assert runs.count == 2
+
+
 def test_what_a_boot_is_made_from_is_known(tmp_path: Path) -> None:
     runs, program = plan.copies(QUICK), tmp_path / "program"
     program.touch()

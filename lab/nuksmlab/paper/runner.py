@@ -103,9 +103,10 @@ def expected(part: Part) -> dict[str, str]:
 
 def completed(kept: Path) -> Complete | None:
     path = kept / "complete.json"
-    if not path.is_file():
+    try:
+        return cast(Complete, json.loads(path.read_text()))
+    except (FileNotFoundError, ValueError):  # or it was cut off, as by a full disk
         return None
-    return cast(Complete, json.loads(path.read_text()))
 
 
 @dataclass(frozen=True)
