@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -48,8 +49,21 @@ def unwind_when_terminated() -> None:
             raise KeyboardInterrupt
         sys.exit(128 + number)
 
-    for number in numbers:
-        signal.signal(number, unwind)
+    def again(lost: "sys.UnraisableHookArgs") -> None:
+        """From a __del__ no exception gets out: the signal comes again, later."""
+        if isinstance(lost.exc_value, SystemExit | KeyboardInterrupt):
+            handle()
+            number = getattr(lost.exc_value, "code", 128 + signal.SIGINT) - 128
+            threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
+        else:
+            sys.__unraisablehook__(lost)
+
+    def handle() -> None:
+        for number in numbers:
+            signal.signal(number, unwind)
+
+    handle()
+    sys.unraisablehook = again
 
 
 def start(  # noqa: PLR0913 (each says another thing about the command)

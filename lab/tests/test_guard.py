@@ -160,6 +160,30 @@ finally:
     assert said.stdout == "put back\n"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_comes_while_an_object_is_freed_is_not_lost(
+    number: signal.Signals,
+) -> None:
+    code = f"""
+import os, signal, threading
+from nuksmlab import guard
+class Freed:
+    def __del__(self):
+        os.kill(os.getpid(), {number})
+guard.unwind_when_terminated()
+Freed()
+try:
+    threading.Event().wait(10)
+finally:
+    print("put back")
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert said.stdout == "put back\n"
+    assert said.returncode in (128 + number, -number)  # Python's own for SIGINT
+
+
 def test_locks_last_as_long_as_what_holds_them(tmp_path: Path) -> None:
     with (tmp_path / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
