@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The order of the tests' parts; what is left of them when they are ended."""
 
+import fcntl
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from nuksmlab import wait
+from nuksmlab import paths, wait
 from nuksmlab.suite import __main__ as suite
 from nuksmlab.suite import plan
 from nuksmlab.suite.parts import QUICK, SUITES, Part
@@ -85,6 +88,13 @@ def test_a_part_that_takes_longer_than_the_last_time_is_named(
     assert some.report().endswith("if not more: build took less the last time")
 
 
+def test_no_variable_that_the_makefile_asks_for_reaches_parts() -> None:
+    makefile = (paths.REPOSITORY / "Makefile").read_text()
+    asked = set(re.findall(r"\$\(([A-Z_]+)\)", makefile))
+    own = set(re.findall(r"^(?:export )?([A-Z_]+) :=", makefile, re.MULTILINE))
+    assert asked - own - {"CURDIR", "MAKE", "SUDO_USER"} <= {*suite.SETTINGS}
+
+
 SPOKEN = """
 import os, signal, sys, time
 from nuksmlab.suite import __main__ as suite
@@ -100,16 +110,19 @@ sys.exit(suite.main())
 """
 MAKEFILE = """
 good:
-	@echo one && echo two
+	@echo one && echo two && {good}
 bad:
 	@echo three && {bad}
 """
 
 
 def started(
-    place: Path, bad: str, output: int | IO[str] = subprocess.PIPE
+    place: Path,
+    bad: str,
+    output: int | IO[str] = subprocess.PIPE,
+    good: str = "true",
 ) -> subprocess.Popen[str]:
-    (place / "Makefile").write_text(MAKEFILE.format(bad=bad))
+    (place / "Makefile").write_text(MAKEFILE.format(bad=bad, good=good))
     return subprocess.Popen(
         [sys.executable, "-c", SPOKEN, place, "--at-once", "2"],
         stdout=output,
@@ -133,6 +146,68 @@ def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path) -> None:
         _, said = (process := started(tmp_path, "false", full)).communicate()
     assert process.returncode == 1
     assert said == ("tests: [Errno 28] No space left on device; all parts were ended\n")
+
+
+def test_nothing_is_lost_on_a_slow_reader_who_wants_not_to_be_waited_for(
+    tmp_path: Path,
+) -> None:
+    reader, writer = os.pipe2(os.O_NONBLOCK)
+    with os.fdopen(writer, "w") as output:
+        process = started(tmp_path, "seq 30000", output)
+    kept = tmp_path / "bad.txt"
+    wait.until(
+        lambda: (
+            process.poll() is not None
+            or (kept.exists() and kept.read_text().count("\n") > 30000)
+        ),
+        lambda: "the part",
+    )
+    os.set_blocking(reader, True)
+    with os.fdopen(reader) as said:
+        lines = said.readlines()
+    assert process.wait() == 0
+    assert sum(line.startswith("bad  | ") for line in lines) > 30000
+
+
+def test_who_comes_second_waits(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    with (tmp_path / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = started(tmp_path, "true")
+        assert process.stderr
+        assert process.stderr.readline() == (
+            "tests are being run here already; these wait until they have ended\n"
+        )
+    process.communicate()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_who_waits_can_be_ended(tmp_path: Path, number: signal.Signals) -> None:
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = started(tmp_path, "true")
+        assert process.stderr
+        process.stderr.readline()
+        process.send_signal(number)
+        assert process.communicate() == ("", "")
+    assert process.returncode == 128 + number
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_what_had_failed_is_told_when_it_is_ended(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    process = started(tmp_path, "false", good="exec sleep 1000")
+    assert process.stdout
+    while "bad  | FAILED" not in process.stdout.readline():
+        pass
+    process.send_signal(number)
+    said, _ = process.communicate()
+    assert process.returncode == 128 + number
+    assert "  FAILED    0:00  bad: bad.txt\n" in said
+    assert "  ended           good\n" in said
+    assert "what bad said at the end:\nthree\n" in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from nuksmlab import guard, paths
 from nuksmlab.suite import plan
@@ -35,10 +36,12 @@ LAST_LINES = 40
 MEMORY = Path("/proc/meminfo")
 # Of memory, what the largest part needs.
 PART_GIB = 5
-# Variables of the Makefile that parts set, and others may have in their environment.
+# Variables that parts set, or that change what they do, and that whoever starts all of
+# them may have in the environment: the Makefile's, compilers' and pytest's.
 SETTINGS = (
-    *("ARCH", "CONFIG", "CPUS", "HOST", "KERNEL"),
-    *("NODES", "QUICK", "SECONDS", "SEED", "VERSION"),
+    *("ALL", "ARCH", "CONFIG", "CONFIG_FILE", "CPUS", "DESTDIR", "EXPERIMENT"),
+    *("HARDWARE", "HOST", "KERNEL", "NAME", "NODES", "PREFIX", "QUICK", "SECONDS"),
+    *("SEED", "VERSION", "CFLAGS", "PYTEST_ADDOPTS"),
     *("MAKEFLAGS", "MAKEOVERRIDES"),  # they have what make was told
 )
 
@@ -201,7 +204,8 @@ class Suite:
                     f"  FAILED  {clock(self.failed[part.name]):>6}  {part.name}: {kept}"
                 )
             else:
-                print(f"  not run         {part.name}")
+                ended = "ended  " if part.name in self.running else "not run"
+                print(f"  {ended}         {part.name}")
         for name in self.failed:
             print(f"\nwhat {name} said at the end:")
             print("".join(last_lines(name)), end="")
@@ -212,13 +216,21 @@ def run(suite: Suite, name: str) -> int:
     began = time.monotonic()
     try:
         suite.run()
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
     finally:
         suite.end()
-    status = suite.verdict()
-    print(f"{name}: {clock(time.monotonic() - began)}", flush=True)
+        status = suite.verdict()
+        print(f"{name}: {clock(time.monotonic() - began)}", flush=True)
     return status
+
+
+def take(lock: TextIO) -> None:
+    """One run at a time; of one that was killed, parts may be ending."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        already = "tests are being run here already; these wait until they have ended"
+        print(already, file=sys.stderr, flush=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def main() -> int:
@@ -234,16 +246,16 @@ def main() -> int:
     guard.unwind_when_terminated()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
+        # Else what a slow reader has no room for would be an error.
+        os.set_blocking(sys.stdout.fileno(), True)
     OUTPUT.mkdir(parents=True, exist_ok=True)
     with (OUTPUT / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("tests are being run here already", file=sys.stderr)
-            return 1
         parts = SUITES[options.suite]
         try:
+            take(lock)
             return run(Suite(parts, options.at_once, lock.fileno()), options.suite)
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
         except OSError as error:  # of where this is written to, most likely
             print(f"tests: {error}; all parts were ended", file=sys.stderr)
             sys.stdout = None  # what it still has cannot be written either
