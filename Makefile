@@ -28,6 +28,10 @@ WAITING := looks replicas folding latecomers
 WAITING_TESTS := $(WAITING:%=lab/engine_tests/test_%.py)
 PROGRAM_TESTS := $(addprefix lab/engine_tests/,test_program.py test_domain_rules.py test_paper.py)
 
+# What is run is looked for there, wherever a user's Rust builds.
+export CARGO_TARGET_DIR := $(CURDIR)/target
+unexport CARGO_BUILD_TARGET
+
 # A line of a recipe is one command, by exec where it needs a shell: make signals what it
 # has started itself, and a shell that waits for another command would end alone.
 

@@ -97,3 +97,31 @@ def test_a_script_that_is_ended_does_so_after_what_it_has_started(tree: Path) ->
     shutil.copytree(paths.REPOSITORY / "packaging", tree / "packaging")
     shutil.copy(paths.REPOSITORY / "Cargo.toml", tree)
     ends(tree, [tree / name])
+
+
+@pytest.mark.parametrize("part", ["tenant", "fuzz", "plugin", "workloads"])
+def test_a_program_that_was_half_written_is_made_again(
+    tmp_path: Path, part: str
+) -> None:
+    lab, out = tmp_path / "lab", tmp_path / "out"
+    for name in ("tenant", "fuzz", "plugin", "workloads"):
+        shutil.copytree(paths.REPOSITORY / "lab" / name, lab / name)
+    last = 'while [ "$1" != -o ]; do shift; done; echo half >"$2"'
+    killed = put(tmp_path / "cc", f"#!/bin/sh\n{last}; kill -9 $PPID\n")
+    whole = put(tmp_path / "cc2", f'#!/bin/sh\n{last}; echo whole >>"$2"\n')
+    make = ["make", "-C", str(lab / part), f"OUT={out}"]
+    done = subprocess.run([*make, f"CC={killed}"], check=False)
+    assert done.returncode == -signal.SIGKILL
+    subprocess.run([*make, f"CC={whole}"], check=True)
+    for program in out.iterdir():
+        assert program.read_text() == "half\nwhole\n"
+
+
+def test_cargo_builds_where_the_program_is_looked_for(tmp_path: Path) -> None:
+    shutil.copy(paths.REPOSITORY / "Makefile", tmp_path)
+    said = 'echo "$CARGO_TARGET_DIR ${CARGO_BUILD_TARGET-none}" >said'
+    put(tmp_path / "bin" / "cargo", f"#!/bin/sh\n{said}\n")
+    others = {"CARGO_TARGET_DIR": "/elsewhere", "CARGO_BUILD_TARGET": "any"}
+    known = environment(tmp_path, **others)
+    subprocess.run(["make", "program"], cwd=tmp_path, env=known, check=True)
+    assert (tmp_path / "said").read_text() == f"{tmp_path}/target none\n"
