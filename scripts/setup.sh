@@ -17,6 +17,10 @@ purposes=" $* "
 [[ $purposes =~ ^(\ (demo|test|deb|kernel|kernel-deb))+\ $ ]] || { grep '^# usage:' "$0" >&2; exit 2; }
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
+if [[ $repository = *[[:space:]]* ]]; then
+	echo "'$repository' has a space in it, which makefiles cannot have: move it" >&2
+	exit 1
+fi
 venv=$repository/build/venv
 PATH=$PATH:/usr/sbin:/sbin
 missing=()
@@ -129,15 +133,24 @@ may_install() {
 	has apt-get && { [ "$(id -u)" = 0 ] || { has sudo && sudo -v; }; }
 }
 
+update_lists() { # apt waits for dpkg's lock only, and apt-daily has this one at times
+	local said
+	until said=$(as_root env LC_ALL=C apt-get update -qq 2>&1 9>&-); do
+		echo "$said" >&2
+		[[ $said = *'Could not get lock'* ]] || return 100
+		sleep 5
+	done
+}
+
 install_missing() {
 	if ! may_install; then
 		echo "These packages are missing, and installing them needs root or sudo: ${missing[*]}" >&2
 		exit 1
 	fi
 	echo "to be installed by apt: ${missing[*]}"
-	# Nothing that is started keeps the lock.
-	as_root apt-get update -qq 9>&-
+	update_lists
 	find_missing # the package lists may have been empty
+	# Nothing that is started keeps the lock.
 	if [ -n "$(dpkg --audit)" ]; then # an interruption left something half-done
 		as_root env DEBIAN_FRONTEND=noninteractive dpkg --configure -a 9>&-
 	fi
@@ -146,14 +159,17 @@ install_missing() {
 }
 
 set_up_python() {
-	local wanted=$repository/lab/pyproject.toml stamp=$venv/.installed
-	cmp -s "$wanted" "$stamp" && return
+	local stamp=$repository/build/.venv-stamp wanted
+	# Where the checkout is, too: what is run is what pip has noted as its place.
+	wanted=$(python3 --version && echo "$repository" && cat "$repository/lab/pyproject.toml")
+	[ -x "$venv/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
 	echo "to be installed into build/venv: what lab/pyproject.toml names"
-	# What runs from there goes on; one that was left half-made is made anew.
-	"$venv/bin/pip" --version >/dev/null 2>&1 || python3 -m venv --clear "$venv"
+	# Anew: what pip was interrupted at it would take for done.
+	rm -rf "$stamp" "$venv"
+	python3 -m venv "$venv"
 	"$venv/bin/pip" install --quiet --disable-pip-version-check \
 		--editable "$repository/lab[dev]"
-	cp "$wanted" "$stamp"
+	echo "$wanted" >"$stamp"
 }
 
 # Ended, it waits for what it has started: apt is not to be left half-way.

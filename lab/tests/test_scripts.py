@@ -117,6 +117,96 @@ def test_a_program_that_was_half_written_is_made_again(
         assert program.read_text() == "half\nwhole\n"
 
 
+# Makes environments with a pip that notes what it does, and may be interrupted.
+PYTHON = """#!/bin/sh
+[ "$1" = -m ] || { echo "Python $VERSION"; exit; }
+for place; do :; done
+mkdir -p "$place/bin" && cp "$0" "$place/bin/python"
+cat >"$place/bin/pip" <<END
+#!/bin/sh
+[ "\\$1" = install ] || exit 0
+[ ! -e $place/half ] && echo anew >>$SAID || echo half >>$SAID
+touch $place/half
+$PIP
+END
+chmod +x "$place/bin/pip"
+"""
+
+
+def set_up(checkout: Path, call: str, **settings: str) -> int:
+    """One function of scripts/setup.sh, where nothing else of it is done."""
+    functions, main, _ = (
+        (paths.REPOSITORY / "scripts" / "setup.sh")
+        .read_text()
+        .partition("# Ended, it waits")
+    )
+    assert main
+    script = put(checkout / "scripts" / "setup.sh", f"{functions}\n{call}\n")
+    known = environment(checkout.parent, **settings)
+    return subprocess.run([script, "test"], env=known, check=False).returncode
+
+
+def test_python_s_environment_is_made_anew_when_anything_has_changed(
+    tmp_path: Path,
+) -> None:
+    said = tmp_path / "said"
+    put(tmp_path / "bin" / "python3", PYTHON)
+    wanted = put(tmp_path / "one" / "lab" / "pyproject.toml", "it")
+
+    def is_made(checkout: str, version: str = "3.11", pip: str = "exit 0") -> bool:
+        said.write_text("")
+        made = set_up(
+            tmp_path / checkout,
+            "set_up_python",
+            VERSION=version,
+            PIP=pip,
+            SAID=str(said),
+        )
+        assert bool(made) == (pip == "exit 1")
+        assert said.read_text() in ("", "anew\n")
+        return said.read_text() != ""
+
+    assert is_made("one", pip="exit 1")
+    assert is_made("one")
+    assert not is_made("one")
+    assert is_made("one", version="3.12")
+    wanted.write_text("other")
+    assert is_made("one", version="3.12", pip=f"echo later >{wanted}")
+    assert is_made("one", version="3.12")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    assert is_made("two", version="3.12")
+    assert not is_made("one", version="3.12")
+    link = tmp_path / "two" / "build" / "venv"
+    shutil.rmtree(link)
+    link.symlink_to(tmp_path / "one" / "build" / "venv")
+    link.with_name(".venv-stamp").unlink()
+    assert is_made("two", version="3.12")
+    assert not is_made("one", version="3.12"), "the other's was changed"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "tries"),
+    [("Could not get lock /var/lib/apt/lists/lock", 0, 3), ("no network", 100, 1)],
+)
+def test_who_else_updates_the_package_lists_is_waited_for(
+    tmp_path: Path, error: str, status: int, tries: int
+) -> None:
+    tried = tmp_path / "tried"
+    ends = f'[ "$(wc -l <{tried})" = 3 ] || {{ echo "E: {error}" >&2; exit 100; }}'
+    put(tmp_path / "bin" / "apt-get", f"#!/bin/sh\necho $* >>{tried}\n{ends}\n")
+    put(tmp_path / "bin" / "sleep", "#!/bin/sh\n")
+    put(tmp_path / "bin" / "sudo", '#!/bin/sh\nexec "$@"\n')
+    assert set_up(tmp_path / "one", "update_lists") == status
+    assert tried.read_text() == "update -qq\n" * tries
+
+
+def test_set_up_refuses_a_path_that_makefiles_cannot_have(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert set_up(tmp_path / "a b", "true") == 1
+    assert f"'{tmp_path}/a b' has a space in it" in capfd.readouterr().err
+
+
 def test_cargo_builds_where_the_program_is_looked_for(tmp_path: Path) -> None:
     shutil.copy(paths.REPOSITORY / "Makefile", tmp_path)
     said = 'echo "$CARGO_TARGET_DIR ${CARGO_BUILD_TARGET-none}" >said'
