@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, TypedDict
 
-from nuksmlab import paths
-
 MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # User-Mode Linux maps each page of a guest's process for itself.
 MAPPINGS = 4_000_000
+# Raised by so much, the limit itself says what it was, to every user.
+RAISED = 1_000_000_000
 
 
 class HostError(Exception):
@@ -70,27 +69,21 @@ def check_room(mib: int) -> None:
 
 
 def set_max_map_count(count: int) -> None:
-    setting = f"vm.max_map_count={count}"
     try:
         if os.access(MAX_MAP_COUNT, os.W_OK):
             MAX_MAP_COUNT.write_text(str(count))
         else:
+            setting = f"vm.max_map_count={count}"
             command = ["sudo", "-n", "sysctl", "-q", "-w", setting]
             subprocess.run(command, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
+        # What root sets to MAPPINGS stays.
+        setting = f"vm.max_map_count={min(count, MAPPINGS)}"
         raise HostError(f"this has to be set by root: sysctl -w {setting}") from error
 
 
 def max_map_count() -> int:
     return int(MAX_MAP_COUNT.read_text())
-
-
-def note() -> Path:
-    """Says, from before it is raised until it is put back, what the limit was.
-
-    It outlives who was killed, but not a boot, which forgets the limit, too.
-    """
-    return paths.cache() / f"max_map_count-{BOOT_ID.read_text().strip()}"
 
 
 def is_alone(held: TextIO) -> bool:
@@ -102,35 +95,25 @@ def is_alone(held: TextIO) -> bool:
     return True
 
 
-def raise_limit(alone: bool) -> None:
+def raise_limit() -> None:
     before = max_map_count()
-    if alone and before != MAPPINGS:  # else perhaps left by who was killed
-        note().unlink(missing_ok=True)
-    if before >= MAPPINGS:
-        return
-    if not note().exists():
-        note().parent.mkdir(parents=True, exist_ok=True)
-        note().write_text(str(before))
-    set_max_map_count(MAPPINGS)
+    if before < MAPPINGS:
+        set_max_map_count(RAISED + before)
 
 
 def put_back() -> None:
     """What it was, unless somebody has set it meanwhile; what fails is only said."""
-    if not note().exists():
-        return
-    before = note().read_text()
-    if before.isdigit() and max_map_count() == MAPPINGS:
+    before = max_map_count() - RAISED
+    if 0 <= before < MAPPINGS:
         try:
-            set_max_map_count(int(before))
+            set_max_map_count(before)
         except HostError as error:
             print(error, file=sys.stderr, flush=True)
-            return
-    note().unlink()
 
 
 @contextmanager
 def turn() -> Iterator[None]:
-    """One process of this machine at a time: each user has a cache of his own."""
+    """One process of this machine at a time."""
     directory = os.open(MAX_MAP_COUNT.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
@@ -143,12 +126,12 @@ def turn() -> Iterator[None]:
 def many_mappings() -> Iterator[None]:
     """Raises the kernel's limit of mappings per process, as long as anybody needs it.
 
-    The first one notes what it was, and the last puts that back.
+    The last one puts it back, or the next one's last, after who was killed.
     """
     with MAX_MAP_COUNT.open() as held:
         try:
             with turn():
-                raise_limit(is_alone(held))
+                raise_limit()
                 fcntl.flock(held, fcntl.LOCK_SH)
             yield
         finally:
