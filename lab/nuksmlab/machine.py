@@ -5,13 +5,14 @@ The guest sees the host's files read-only, and one output directory read-write.
 """
 
 import contextlib
+import fcntl
 import os
 import re
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -203,6 +204,7 @@ def relay(
     Whole lines, as another machine may be saying something at the same time. A guest
     that says nothing for so many seconds hangs.
     """
+    os.set_blocking(1, True)  # else what a slow reader has no room for is an error
     start = silent_since = time.monotonic()
     beat = start + HEARTBEAT_SECONDS
     ended, booting, begun = False, True, b""
@@ -255,9 +257,24 @@ def result(output: Path) -> int:
     return int(status.read_text())
 
 
+@contextlib.contextmanager
+def alone(output: Path) -> Iterator[int]:
+    """One machine at a time writes there, as two would judge each other's kernel."""
+    output.mkdir(parents=True, exist_ok=True)
+    directory = os.open(output, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for the machine that writes to {output}", flush=True)
+            fcntl.flock(directory, fcntl.LOCK_EX)
+        yield directory
+    finally:
+        os.close(directory)
+
+
 def prepare(command: Sequence[str], output: Path) -> None:
     """Puts the guest's script into the output directory, and nothing older."""
-    output.mkdir(parents=True, exist_ok=True)
     for name in (STARTED, "status", "dmesg.txt"):
         (output / name).unlink(missing_ok=True)
     (output / SAID).write_bytes(b"")
@@ -265,22 +282,29 @@ def prepare(command: Sequence[str], output: Path) -> None:
 
 
 def run(
-    command_line: Sequence[str], output: Path, seconds: float, quiet: bool = False
+    command_line: Sequence[str],
+    command: Sequence[str],
+    output: Path,
+    seconds: float,
+    quiet: bool = False,
 ) -> int:
-    """Runs the prepared guest by `command_line`; returns its script's status."""
-    with (output / CONSOLE).open("wb") as console:
-        process = guard.start(
-            command_line,
-            grace=0,
-            stdout=console,
-            stderr=console,
-            environment=environment(),
-        )
-    try:
-        relay(process, output, seconds, quiet)
-    finally:
-        guard.end(process)
-    return result(output)
+    """Runs the command in the guest that `command_line` starts; returns its status."""
+    with alone(output) as lock:
+        prepare(command, output)
+        with (output / CONSOLE).open("wb") as console:
+            process = guard.start(
+                command_line,
+                grace=0,
+                stdout=console,
+                stderr=console,
+                environment=environment(),
+                held=[lock],
+            )
+        try:
+            relay(process, output, seconds, quiet)
+        finally:
+            guard.end(process)
+        return result(output)
 
 
 def boot(  # noqa: PLR0913 (each says another thing about the run)
@@ -303,7 +327,6 @@ def boot(  # noqa: PLR0913 (each says another thing about the run)
     same time. (A machine by KVM is left to its host.)
     """
     output, nested = output.absolute(), nested and not kvm
-    prepare([*BEFORE_GUESTS, *command] if nested else command, output)
     command_line = vng_command(
         machine,
         kernel,
@@ -314,7 +337,8 @@ def boot(  # noqa: PLR0913 (each says another thing about the run)
         nested=nested,
         parallel=parallel,
     )
-    return run(command_line, output, seconds, quiet)
+    inside = [*BEFORE_GUESTS, *command] if nested else command
+    return run(command_line, inside, output, seconds, quiet)
 
 
 def boot_for_guests(  # noqa: PLR0913 (each says another thing about the run)

@@ -59,8 +59,8 @@ def command_line(guest: Guest, output: Path) -> list[str]:
 def boot(guest: Guest, command: Sequence[str], output: Path, seconds: float) -> int:
     """Runs the command in the guest; returns its exit status."""
     output = output.absolute()
-    machine.prepare(command, output)
+    output.mkdir(parents=True, exist_ok=True)
     init = output / "init.sh"
     init.write_text(init_script(output))
     init.chmod(0o755)
-    return machine.run(command_line(guest, output), output, seconds)
+    return machine.run(command_line(guest, output), command, output, seconds)

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
+import array
+import fcntl
+import os
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 
-from nuksmlab import guard, machine
+from nuksmlab import guard, machine, uml, wait
 
 
 def test_each_node_has_memory_and_a_cpu_and_a_distance_to_the_others() -> None:
@@ -159,3 +163,67 @@ def test_all_that_the_guest_says_is_passed_on(
     code = f"open({str(tmp_path / machine.SAID)!r}, 'a').write('the last word')"
     machine.relay(start(code), tmp_path, 60, quiet)
     assert ("the last word" in capfd.readouterr().out) is not quiet
+
+
+def room(pipe: int) -> int:
+    held = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, held)
+    return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) - held[0]
+
+
+def test_nothing_is_lost_on_a_slow_reader_who_wants_not_to_be_waited_for(
+    tmp_path: Path,
+) -> None:
+    machine.prepare(["true"], tmp_path)
+    (tmp_path / machine.SAID).write_bytes(b"word\n" * 100_000)
+    code = f"""
+import sys
+from pathlib import Path
+from nuksmlab import guard, machine, uml, wait
+process = guard.start(["true"], grace=0)
+machine.relay(process, Path({str(tmp_path)!r}), 60, quiet=False)
+"""
+    reader, writer = os.pipe2(os.O_NONBLOCK)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=writer)
+    os.close(writer)
+    wait.until(
+        lambda: process.poll() is not None or not room(reader), lambda: "a full pipe"
+    )
+    os.set_blocking(reader, True)
+    with os.fdopen(reader, "rb") as said:
+        assert said.read() == b"word\n" * 100_000
+    assert process.wait() == 0
+
+
+FROM_STARTED_TO_ENDED = """
+import sys
+from pathlib import Path
+from nuksmlab import machine, uml
+output = Path(sys.argv[1])
+uml.command_line = lambda *_: ["sh", "-c", sys.argv[2]]
+print(uml.boot(uml.Guest(Path("/k"), 64), ["true"], output, 1800), flush=True)
+"""
+
+
+def test_one_machine_at_a_time_has_a_directory(tmp_path: Path) -> None:
+    """Else what one ends with would be taken for what the other did."""
+
+    def boot(status: int) -> subprocess.Popen[str]:
+        ends = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done;"
+        ends += f" touch dmesg.txt; echo {status} >status"
+        start = f"cd {tmp_path}/out; echo {status} >begun; {ends}"
+        code = [sys.executable, "-c", FROM_STARTED_TO_ENDED]
+        return subprocess.Popen(
+            [*code, tmp_path / "out", start], stdout=subprocess.PIPE, text=True
+        )
+
+    begun = tmp_path / "out" / "begun"
+    first = boot(3)
+    wait.until(lambda: begun.exists() and begun.read_text() == "3\n", lambda: "it")
+    second = boot(4)
+    assert second.stdout
+    assert second.stdout.readline().startswith("waiting for the machine that writes to")
+    assert begun.read_text() == "3\n"
+    (tmp_path / "go").touch()
+    assert first.communicate()[0] == "3\n"
+    assert second.communicate()[0] == "4\n"
