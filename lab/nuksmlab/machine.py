@@ -138,6 +138,14 @@ PARALLEL = "-accel tcg,thread=multi -cpu qemu64"
 # The kernel counts ticks for a moment, and gives up if there are too few, which on a
 # busy host is so: "IO-APIC + timer doesn't work!", seen with a load of 9 on 2 CPUs.
 NO_TIMER_CHECK = "no_timer_check"
+# A host that stalls for half a minute is no fault of the guest's kernel: its watchdogs
+# wait for minutes, as the debug kernel's do. RCU's takes no more.
+RCU_WAITS = "rcupdate.rcu_cpu_stall_timeout=300"
+WATCHDOGS_WAIT = (
+    RCU_WAITS,
+    "watchdog_thresh=60",  # twice that, of one that has the CPU
+    "sysctl.kernel.hung_task_timeout_secs=300",
+)
 BEFORE_GUESTS = (sys.executable, "-m", "nuksmlab.nested")
 
 
@@ -158,6 +166,7 @@ def vng_command(  # noqa: PLR0913 (as for boot)
     )
     kernel_arguments = [
         ROOT_FLAGS,
+        *WATCHDOGS_WAIT,
         *([] if kvm else [NO_TIMER_CHECK]),
         *(["maxcpus=1"] if nested else []),
         append,

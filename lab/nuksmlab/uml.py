@@ -50,6 +50,7 @@ def command_line(guest: Guest, output: Path) -> list[str]:
         str(guest.kernel),
         f"mem={guest.memory_mib}M",
         *several,
+        machine.RCU_WAITS,
         *("rootfstype=hostfs", "rootflags=/", "ro", "quiet"),
         *("con=null", "con0=null,fd:1", "ssl=null"),
         f"init={output / 'init.sh'}",

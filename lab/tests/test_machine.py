@@ -110,6 +110,26 @@ def test_kernel_arguments_are_appended() -> None:
     assert command[command.index("--append") + 1].endswith(" a=1 b=2")
 
 
+@pytest.mark.parametrize("kvm", [True, False])
+def test_watchdogs_of_guests_wait_for_minutes(kvm: bool) -> None:
+    """A host that stalls for half a minute is no fault of theirs."""
+    command = machine.vng_command(
+        machine.Machine(1, 512), Path("/k/vmlinuz"), kvm, Path("/out")
+    )
+    arguments = dict(
+        argument.rsplit("=", 1)
+        for argument in command[command.index("--append") + 1].split()
+        if "thresh" in argument or "timeout" in argument
+    )
+    assert arguments == {
+        "rcupdate.rcu_cpu_stall_timeout": "300",
+        "sysctl.kernel.hung_task_timeout_secs": "300",
+        "watchdog_thresh": "60",
+    }
+    command = uml.command_line(uml.Guest(Path("/k"), 64), Path("/out"))
+    assert "rcupdate.rcu_cpu_stall_timeout=300" in command
+
+
 def test_machines_for_guests_boot_with_one_cpu_and_a_thread_for_each() -> None:
     command = " ".join(
         machine.vng_command(
