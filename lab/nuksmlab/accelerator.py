@@ -10,12 +10,15 @@ import platform
 import re
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 from nuksmlab import machine, paths
 
 PROBE = machine.Machine(nodes=1, node_mib=512)
 PROBE_SECONDS = 60.0
+# For so long it is believed that KVM fails: the host may have been busy.
+FAILS_SECONDS = 24 * 3600.0
 EMULATOR = "qemu-system-x86_64"
 
 
@@ -45,11 +48,18 @@ def probe(kernel: Path) -> bool:
         return status == 0
 
 
+def is_known(verdict: Path) -> bool:
+    if not verdict.is_file():
+        return False
+    age = time.time() - verdict.stat().st_mtime
+    return verdict.read_text() == "works" or age < FAILS_SECONDS
+
+
 def kvm_works(kernel: Path) -> bool:
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     verdict = paths.cache() / f"kvm-{platform.release()}-qemu-{qemu_version()}"
-    if not verdict.is_file():
+    if not is_known(verdict):
         print("  trying whether KVM works here", flush=True)
         verdict.parent.mkdir(parents=True, exist_ok=True)
         new = verdict.with_name(f"{verdict.name}.{os.getpid()}")
