@@ -90,7 +90,8 @@ class Running:
 
     def _pass_on(self, lines: "queue.Queue[Line]") -> None:
         assert self.process.stdout
-        with self.kept:
+        # Closed here: as a file is freed, what a signal raises would be lost.
+        with self.kept, self.process.stdout:
             for line in self.process.stdout:
                 lines.put((self.part.name, line))
                 with contextlib.suppress(OSError):  # on a full disk: it was shown
@@ -129,6 +130,7 @@ class Suite:
 
     def ended(self, name: str) -> None:
         part = self.running.pop(name)
+        guard.end(part.process)  # of a guard that was killed, what it has left
         status, took = part.process.returncode, part.ran()
         if status == 0:
             self.passed[name] = self.last[name] = took
