@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import paths, wait
+from nuksmlab import kernels, paths, wait
 from nuksmlab.mutants import __main__ as command
 
 MUTANTS = command.known()
@@ -107,7 +107,33 @@ def test_a_test_that_is_skipped_has_noticed_nothing(
     said = "collected 1 item\n\n======== 1 skipped in 0.19s ========\n"
     monkeypatch.setattr(command, "run", lambda *_: said)
     with pytest.raises(command.MutantError, match="skipped"):
-        command.tests([], tmp_path / "meant", "test_it.py")
+        command.tests([], tmp_path / "meant", ["test_it.py"])
+
+
+def test_what_fails_without_a_mutant_has_not_noticed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    always = ["test_it.py::test_always"]
+    broken: list[str] = []
+
+    def tests(_: command.Where, kernel: Path, *__: object) -> list[str]:
+        return always + (broken if kernel.name == "broken" else [])
+
+    monkeypatch.setattr(command, "OUTPUT", tmp_path)
+    monkeypatch.setattr(command.Where, "tests", tests)
+    built = tmp_path / "broken"
+    monkeypatch.setattr(
+        kernels,
+        "build",
+        lambda _, tree: built if tree else tmp_path / "ours",
+    )
+    mutant = next(iter(MUTANTS.values()))
+    as_it_is = command.judge_as_it_is([mutant], by_all=False)
+    assert command.judge(mutant, as_it_is, by_all=False) == {command.MEANT: []}
+    broken.append("test_it.py::test_it")
+    assert command.judge(mutant, as_it_is, by_all=False) == {
+        command.MEANT: ["test_it.py::test_it"]
+    }
 
 
 def test_what_was_judged_holds_until_its_own_tests_change(

@@ -162,9 +162,9 @@ def test_a_boot_whose_record_was_cut_off_is_run_again(
     facts: Facts, tmp_path: Path
 ) -> None:
     runs = Runs(tmp_path / "raw")
-    runner.run_once(runs.raw, [1], facts, runs)
+    runner.run_once(runs.raw, Boot([1], facts, runs))
     (runs.raw / "complete.json").write_text('{"inputs": "so')
-    runner.run_once(runs.raw, [1], facts, runs)
+    runner.run_once(runs.raw, Boot([1], facts, runs))
     assert runs.count == 2
 
 

@@ -5,12 +5,14 @@ mutants.toml, and says who notices.
 Each mutant is built, and judged by the test that is meant for it (`by`): minutes.
 With --all the tests in the kernel, the engine's tests on two nodes and on four, and the
 goals of the paper in small judge engines, too: a quarter of an hour and more for each.
-What was judged before is kept, as long as neither the kernel nor the tests change, but
-for what nobody noticed: there what tests have in common may have changed.
+The same is asked of the engine as it is, first: what fails there, too, has noticed
+nothing. What was judged before is kept, as long as neither the kernel nor the tests
+change, but for what nobody noticed: there what tests have in common may have changed.
 build/mutants/table.md is made of all that is there.
 """
 
 import argparse
+import functools
 import hashlib
 import json
 import re
@@ -18,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +65,11 @@ class Mutant:
 
     def replacements(self) -> list[tuple[str, str]]:
         return [(self.old, self.new), *self.more]
+
+    @property
+    def where(self) -> "Where":
+        """What is meant for it is run in."""
+        return Where(self.nodes, self.slow_tier)
 
     @property
     def parts(self) -> Sequence[str]:
@@ -114,14 +121,14 @@ def run(command: Sequence[str], log: Path) -> str:
 def tests(
     command: Sequence[str],
     output: Path,
-    which: str = ENGINE_TESTS,
+    which: Sequence[str] = (ENGINE_TESTS,),
     marked: str = TESTED_ALWAYS,
 ) -> list[str]:
     """Those that failed; one for all if there is no verdict. Skipped is none."""
     python = sys.executable
     pytest = [python, "-m", "pytest", "-rfE", "--tb=no", "-p", "no:cacheprovider"]
-    selection = ["-c", "lab/pyproject.toml", which, "-m", marked]
-    if which != ENGINE_TESTS:
+    selection = ["-c", "lab/pyproject.toml", *which, "-m", marked]
+    if len(which) == 1 and ENGINE_TESTS not in which:
         selection.append("--exitfirst")  # the next one may wait as long in vain
     skipped = ["--ignore", f"{ENGINE_TESTS}/test_selftests.py"]
     where = ["--output", str(output), "--"]
@@ -131,7 +138,7 @@ def tests(
     )
     failed = re.findall(r"^(?:FAILED|ERROR) \S*?([\w-]+\.py::\S+)", text, re.MULTILINE)
     if re.search(r"^=+ \d+ skipped in", text, re.MULTILINE):
-        raise MutantError(f"{which}: all of it was skipped, see {output}.log")
+        raise MutantError(f"{which[0]}: all of it was skipped, see {output}.log")
     ended = re.search(r"^=+ .*\b(passed|failed|error)", text, re.MULTILINE)
     return failed if ended else [*failed, "the machine did not come to the end"]
 
@@ -170,43 +177,95 @@ def goals(kernel: Path, output: Path) -> list[str]:
     return failed
 
 
-def judge(mutant: Mutant, folder: Path, by_all: bool) -> dict[str, list[str]]:
-    """In the order of what it takes."""
-    if mutant.package:
-        return {MEANT: crates_tests(mutant, folder)}
+@dataclass(frozen=True)
+class Where:
+    """What tests are run in."""
+
+    nodes: int  # 0: User-Mode Linux
+    slow_tier: bool = False
+
+    @property
+    def config(self) -> str:
+        return "lab" if self.nodes else "um"
+
+    def tests(
+        self, kernel: Path, output: Path, which: Sequence[str] = (ENGINE_TESTS,)
+    ) -> list[str]:
+        to_boot = ["--kernel", str(kernel), "--memory-mib"]
+        if not self.nodes:
+            return tests(["uml", *to_boot, "512"], output, which)
+        machine = ["run", *to_boot, "768", "--nodes", str(self.nodes)]
+        if ENGINE_TESTS not in which:
+            machine += ["--deadline", str(HANGS_SECONDS)]
+        if self.slow_tier:
+            machine.append("--slow-tier")
+        return tests(
+            machine, output, which, "tiers" if self.slow_tier else TESTED_ALWAYS
+        )
+
+
+def judge_engine(
+    tree: Path | None,
+    meant: Mapping[Where, Sequence[str]],
+    folder: Path,
+    by_all: bool,
+) -> dict[str, list[str]]:
+    """In the order of what it takes; of the engine as it is, without a `tree`."""
     with ExitStack() as stack:
 
+        @functools.cache
         def built(config: str) -> Path:
-            kernel = kernels.build(config, tree=folder)
-            stack.callback(kernel.unlink, missing_ok=True)
+            kernel = kernels.build(config, tree=tree)
+            if tree:
+                stack.callback(kernel.unlink, missing_ok=True)
             return kernel
 
-        def on_one(output: str, which: str = ENGINE_TESTS) -> list[str]:
-            uml = ["uml", "--kernel", str(built("um")), "--memory-mib", "512"]
-            return tests(uml, folder / output, which)
+        def ask(where: Where, name: str, *which: Sequence[str]) -> list[str]:
+            return where.tests(built(where.config), folder / name, *which)
 
-        def on(nodes: int, output: str, which: str = ENGINE_TESTS) -> list[str]:
-            machine = ["run", "--kernel", str(kernel), "--memory-mib", "768"]
-            machine += ["--nodes", str(nodes)]
-            marked = TESTED_ALWAYS
-            if which != ENGINE_TESTS:
-                machine += ["--deadline", str(HANGS_SECONDS)]
-                if mutant.slow_tier:
-                    machine.append("--slow-tier")
-                    marked = "tiers"
-            return tests(machine, folder / output, which, marked)
-
-        meant = f"{ENGINE_TESTS}/{mutant.by}"
-        if not mutant.nodes and not by_all:
-            return {MEANT: on_one("meant", meant)}
-        kernel = built("lab")
-        own = (
-            on(mutant.nodes, "meant", meant) if mutant.nodes else on_one("meant", meant)
-        )
+        own = [
+            failed
+            for number, (where, which) in enumerate(meant.items())
+            for failed in ask(where, f"meant-{number}", which)
+        ]
         if not by_all:
             return {MEANT: own}
-        by = (own, on_one("um"), on(2, "two"), on(4, "four"), goals(kernel, folder))
+        by = (
+            *(own, ask(Where(0), "um"), ask(Where(2), "two"), ask(Where(4), "four")),
+            goals(built("lab"), folder),
+        )
         return dict(zip(ALL, by, strict=True))
+
+
+def judge_as_it_is(mutants: Sequence[Mutant], by_all: bool) -> dict[str, list[str]]:
+    """By all that is meant for any of them."""
+    meant: dict[Where, list[str]] = {}
+    for mutant in mutants:
+        meant.setdefault(mutant.where, []).append(f"{ENGINE_TESTS}/{mutant.by}")
+    print("the engine as it is", flush=True)
+    folder = OUTPUT / "as-it-is"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    unique = {where: sorted(set(which)) for where, which in meant.items()}
+    return judge_engine(None, unique, folder, by_all)
+
+
+def judge(
+    mutant: Mutant, as_it_is: Mapping[str, Sequence[str]], by_all: bool
+) -> dict[str, list[str]]:
+    """What fails without it, too, has not noticed it."""
+    print(f"{mutant.name}: {mutant.what}", flush=True)
+    folder = OUTPUT / mutant.name
+    shutil.rmtree(folder, ignore_errors=True)
+    make(mutant, folder)
+    if mutant.package:
+        return {MEANT: crates_tests(mutant, folder)}
+    meant = {mutant.where: [f"{ENGINE_TESTS}/{mutant.by}"]}
+    found = judge_engine(folder, meant, folder, by_all)
+    return {
+        who: [name for name in names if name not in as_it_is[who]]
+        for who, names in found.items()
+    }
 
 
 def inputs(mutant: Mutant, by_all: bool) -> str:
@@ -226,10 +285,7 @@ def table(mutants: dict[str, Mutant]) -> str:
     """What nobody was asked for is left empty."""
     rows = []
     for mutant in mutants.values():
-        path = OUTPUT / f"{mutant.name}.json"
-        found: Found = {"inputs": "", "by": {}}
-        if path.exists():
-            found = json.loads(path.read_text())
+        found = kept(mutant) or Found(inputs="", by={})
         cells = [
             (f"{len(names)}: {names[0]}" if names else "none")
             if (names := found["by"].get(judge)) is not None
@@ -241,12 +297,24 @@ def table(mutants: dict[str, Mutant]) -> str:
     return "\n".join([head, "|---" * (2 + len(ALL)) + "|", *rows]) + "\n"
 
 
-def is_judged(path: Path, wanted: str, judges: int) -> bool:
-    if not path.exists():
+def kept(mutant: Mutant) -> Found | None:
+    path = OUTPUT / f"{mutant.name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def keep(mutant: Mutant, by: dict[str, list[str]], by_all: bool) -> None:
+    found = Found(inputs=inputs(mutant, by_all), by=by)
+    new = OUTPUT / f"{mutant.name}.new"
+    new.write_text(json.dumps(found, indent=1) + "\n")
+    new.replace(OUTPUT / f"{mutant.name}.json")
+
+
+def is_judged(mutant: Mutant, by_all: bool) -> bool:
+    if not (found := kept(mutant)):
         return False
-    found: Found = json.loads(path.read_text())
+    judges = len(ALL) if by_all and not mutant.package else 1
     asked, noticed = len(found["by"]), any(found["by"].values())
-    return found["inputs"] == wanted and noticed and asked >= judges
+    return found["inputs"] == inputs(mutant, by_all) and noticed and asked >= judges
 
 
 def main() -> int:
@@ -260,25 +328,21 @@ def main() -> int:
     if unknown := set(chosen) - set(mutants):
         parser.error(f"no such mutant: {', '.join(unknown)}")
     OUTPUT.mkdir(parents=True, exist_ok=True)
+    several = [mutants[name] for name in chosen]
+    pending = [one for one in several if not is_judged(one, arguments.all)]
+    engines = [one for one in pending if not one.package]
+    as_it_is = judge_as_it_is(engines, arguments.all) if engines else {}
+    for mutant in pending:
+        keep(mutant, judge(mutant, as_it_is, arguments.all), arguments.all)
     uncaught = []
-    for name in chosen:
-        mutant, path = mutants[name], OUTPUT / f"{name}.json"
-        wanted = inputs(mutant, arguments.all)
-        judges = len(ALL) if arguments.all and not mutant.package else 1
-        if not is_judged(path, wanted, judges):
-            print(f"{name}: {mutant.what}", flush=True)
-            folder = OUTPUT / name
-            shutil.rmtree(folder, ignore_errors=True)
-            make(mutant, folder)
-            found = Found(inputs=wanted, by=judge(mutant, folder, arguments.all))
-            new = path.with_suffix(".new")
-            new.write_text(json.dumps(found, indent=1) + "\n")
-            new.replace(path)
-        found = json.loads(path.read_text())
+    for mutant in several:
+        found = kept(mutant)
+        assert found
+        print(mutant.name)
         for by, names in found["by"].items():
             print(f"  {by}: {', '.join(names) or 'nothing noticed'}", flush=True)
         if not any(found["by"].values()):
-            uncaught.append(name)
+            uncaught.append(mutant.name)
     (OUTPUT / "table.md").write_text(table(mutants))
     print(OUTPUT / "table.md")
     if uncaught:
