@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from nuksmlab import accelerator, counter, guard, kernels, machine, paths, uml
+from nuksmlab.alone import alone
 
 
 def parser() -> argparse.ArgumentParser:
@@ -107,7 +108,9 @@ def boot(arguments: argparse.Namespace) -> int:
 def main() -> int:
     guard.unwind_when_terminated()
     try:
-        return boot(parser().parse_args())
+        arguments = parser().parse_args()
+        with alone(arguments.output.absolute()):
+            return boot(arguments)
     except (kernels.KernelError, machine.MachineError) as error:
         print(f"nuksmlab: {error}", file=sys.stderr)
         return 1

@@ -5,14 +5,13 @@ The guest sees the host's files read-only, and one output directory read-write.
 """
 
 import contextlib
-import fcntl
 import os
 import re
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -213,7 +212,8 @@ def relay(
     Whole lines, as another machine may be saying something at the same time. A guest
     that says nothing for so many seconds hangs.
     """
-    os.set_blocking(1, True)  # else what a slow reader has no room for is an error
+    with contextlib.suppress(OSError):  # there may be none
+        os.set_blocking(1, True)  # else what a slow reader has no room for is an error
     start = silent_since = time.monotonic()
     beat = start + HEARTBEAT_SECONDS
     ended, booting, begun = False, True, b""
@@ -266,24 +266,9 @@ def result(output: Path) -> int:
     return int(status.read_text())
 
 
-@contextlib.contextmanager
-def alone(output: Path) -> Iterator[int]:
-    """One machine at a time writes there, as two would judge each other's kernel."""
-    output.mkdir(parents=True, exist_ok=True)
-    directory = os.open(output, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"waiting for the machine that writes to {output}", flush=True)
-            fcntl.flock(directory, fcntl.LOCK_EX)
-        yield directory
-    finally:
-        os.close(directory)
-
-
 def prepare(command: Sequence[str], output: Path) -> None:
     """Puts the guest's script into the output directory, and nothing older."""
+    output.mkdir(parents=True, exist_ok=True)
     for name in (STARTED, "status", "dmesg.txt"):
         (output / name).unlink(missing_ok=True)
     (output / SAID).write_bytes(b"")
@@ -298,22 +283,20 @@ def run(
     quiet: bool = False,
 ) -> int:
     """Runs the command in the guest that `command_line` starts; returns its status."""
-    with alone(output) as lock:
-        prepare(command, output)
-        with (output / CONSOLE).open("wb") as console:
-            process = guard.start(
-                command_line,
-                grace=0,
-                stdout=console,
-                stderr=console,
-                environment=environment(),
-                held=[lock],
-            )
-        try:
-            relay(process, output, seconds, quiet)
-        finally:
-            guard.end(process)
-        return result(output)
+    prepare(command, output)
+    with (output / CONSOLE).open("wb") as console:
+        process = guard.start(
+            command_line,
+            grace=0,
+            stdout=console,
+            stderr=console,
+            environment=environment(),
+        )
+    try:
+        relay(process, output, seconds, quiet)
+    finally:
+        guard.end(process)
+    return result(output)
 
 
 def boot(  # noqa: PLR0913 (each says another thing about the run)

@@ -215,35 +215,36 @@ machine.relay(process, Path({str(tmp_path)!r}), 60, quiet=False)
     assert process.wait() == 0
 
 
-FROM_STARTED_TO_ENDED = """
+ALONE = """
 import sys
 from pathlib import Path
-from nuksmlab import machine, uml
-output = Path(sys.argv[1])
-uml.command_line = lambda *_: ["sh", "-c", sys.argv[2]]
-print(uml.boot(uml.Guest(Path("/k"), 64), ["true"], output, 1800), flush=True)
+from nuksmlab.alone import alone
+with alone(Path(sys.argv[1])):
+    print("alone", flush=True)
+    sys.stdin.read()
 """
 
 
-def test_one_machine_at_a_time_has_a_directory(tmp_path: Path) -> None:
+def test_one_at_a_time_has_a_directory_even_if_it_is_made_anew(tmp_path: Path) -> None:
     """Else what one ends with would be taken for what the other did."""
+    output = tmp_path / "build" / "out"
 
-    def boot(status: int) -> subprocess.Popen[str]:
-        ends = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done;"
-        ends += f" touch dmesg.txt; echo {status} >status"
-        start = f"cd {tmp_path}/out; echo {status} >begun; {ends}"
-        code = [sys.executable, "-c", FROM_STARTED_TO_ENDED]
+    def start() -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [*code, tmp_path / "out", start], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", ALONE, output],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
-    begun = tmp_path / "out" / "begun"
-    first = boot(3)
-    wait.until(lambda: begun.exists() and begun.read_text() == "3\n", lambda: "it")
-    second = boot(4)
-    assert second.stdout
-    assert second.stdout.readline().startswith("waiting for the machine that writes to")
-    assert begun.read_text() == "3\n"
-    (tmp_path / "go").touch()
-    assert first.communicate()[0] == "3\n"
-    assert second.communicate()[0] == "4\n"
+    with start() as first:
+        assert first.stdout
+        assert first.stdout.readline() == "alone\n"
+        output.mkdir()
+        with start() as second:
+            assert second.stdout
+            waits = f"waiting for who else writes to {output}\n"
+            assert second.stdout.readline() == waits
+            output.rmdir()
+            first.communicate()
+            assert second.communicate()[0] == "alone\n"

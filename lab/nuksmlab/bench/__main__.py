@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from nuksmlab import guard, kernels, machine, paths, uml
+from nuksmlab.alone import alone
 from nuksmlab.bench import (
     domains,
     figures,
@@ -343,9 +344,10 @@ def all_of_them(arguments: argparse.Namespace) -> int:
 def main() -> int:
     guard.unwind_when_terminated()
     arguments = parse_arguments()
-    if arguments.command == "all":
-        return all_of_them(arguments)
-    return attempt(arguments)
+    with alone(report.OUTPUT):
+        if arguments.command == "all":
+            return all_of_them(arguments)
+        return attempt(arguments)
 
 
 if __name__ == "__main__":

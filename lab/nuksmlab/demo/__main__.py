@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from nuksmlab import accelerator, guard, kernels, machine, paths
+from nuksmlab.alone import alone
 from nuksmlab.demo import claims, table
 from nuksmlab.demo.records import Observed, summarize
 
@@ -45,9 +46,7 @@ def observe(kernel: Path, nodes: int) -> Observed:
     return cast(Observed, json.loads((OUTPUT / "observed.json").read_text()))
 
 
-def main() -> int:
-    guard.unwind_when_terminated()
-    arguments = parse_arguments()
+def show(arguments: argparse.Namespace) -> int:
     try:
         observed = observe(kernels.find(arguments.kernel), arguments.nodes)
     except (kernels.KernelError, machine.MachineError) as error:
@@ -64,6 +63,13 @@ def main() -> int:
         print("Every page is intact, no sharing was lost, every share is on target.")
     print(f"Summary: {file.relative_to(paths.REPOSITORY)}; raw passes beside it")
     return 1 if broken else 0
+
+
+def main() -> int:
+    guard.unwind_when_terminated()
+    arguments = parse_arguments()
+    with alone(OUTPUT):
+        return show(arguments)
 
 
 if __name__ == "__main__":

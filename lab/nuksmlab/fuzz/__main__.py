@@ -13,6 +13,7 @@ import sys
 import time
 
 from nuksmlab import accelerator, guard, kernels, machine, paths
+from nuksmlab.alone import alone
 from nuksmlab.fuzz import journal
 
 JOURNAL = paths.BUILD / "fuzz" / "journal.jsonl"
@@ -106,7 +107,8 @@ def main() -> int:
     guard.unwind_when_terminated()
     try:
         campaign = Campaign(options.kernel, options.nodes)
-        passed = go_on(campaign, options.seconds, options.seed)
+        with alone(campaign.output):
+            passed = go_on(campaign, options.seconds, options.seed)
     except kernels.KernelError as error:
         print(f"nuksmlab: {error}", file=sys.stderr)
         return 1

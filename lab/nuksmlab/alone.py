@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One process at a time writes to a directory: two would judge each other's results."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def alone(output: Path) -> Iterator[None]:
+    """Waits for who is there, and says so.
+
+    The lock is beside the directory, which may be removed and made anew.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.with_name(f".{output.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for who else writes to {output}", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
