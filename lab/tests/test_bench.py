@@ -239,7 +239,8 @@ def refuse(_: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "during"), [("65530", "1000065530"), ("5000000",) * 2]
+    ("before", "during"),
+    [("65530", "1000065530"), ("5000000",) * 2, ("1000000000",) * 2],
 )
 def test_limit_of_mappings_is_raised_for_a_time(
     limit: Path, before: str, during: str

@@ -15,8 +15,10 @@ from typing import TextIO, TypedDict
 MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
 # User-Mode Linux maps each page of a guest's process for itself.
 MAPPINGS = 4_000_000
-# Raised by so much, the limit itself says what it was, to every user.
+# Raised by so much, the limit itself says what it was, to every user. Nobody has less
+# than LEAST: with 0 nothing could be mapped any more.
 RAISED = 1_000_000_000
+LEAST = 1000
 
 
 class HostError(Exception):
@@ -104,7 +106,7 @@ def raise_limit() -> None:
 def put_back() -> None:
     """What it was, unless somebody has set it meanwhile; what fails is only said."""
     before = max_map_count() - RAISED
-    if 0 <= before < MAPPINGS:
+    if LEAST <= before < MAPPINGS:
         try:
             set_max_map_count(before)
         except HostError as error:

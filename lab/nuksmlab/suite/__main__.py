@@ -216,13 +216,20 @@ class Suite:
 
 def run(suite: Suite, name: str) -> int:
     began = time.monotonic()
-    try:
-        suite.run()
-    finally:
-        suite.end()
+
+    def verdict() -> int:
         status = suite.verdict()
         print(f"{name}: {clock(time.monotonic() - began)}", flush=True)
-    return status
+        return status
+
+    try:
+        suite.run()
+    except BaseException:
+        suite.end()
+        with contextlib.suppress(OSError):  # nobody may read it any more
+            verdict()
+        raise
+    return verdict()
 
 
 def take(lock: TextIO) -> None:
