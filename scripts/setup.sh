@@ -16,7 +16,7 @@ set -euo pipefail
 purposes=" $* "
 [[ $purposes =~ ^(\ (demo|test|deb|kernel|kernel-deb))+\ $ ]] || { grep '^# usage:' "$0" >&2; exit 2; }
 
-repository=$(cd "$(dirname "$0")/.." && pwd)
+repository=$(cd "$(dirname "$0")/.." && pwd -P)
 if [[ $repository = *[[:space:]]* ]]; then
 	echo "'$repository' has a space in it, which makefiles cannot have: move it" >&2
 	exit 1
@@ -140,6 +140,7 @@ update_lists() { # apt waits for dpkg's lock only, and apt-daily has this one at
 		[[ $said = *'Could not get lock'* ]] || return 100
 		sleep 5
 	done
+	[ -z "$said" ] || echo "$said" >&2
 }
 
 install_missing() {
@@ -158,18 +159,22 @@ install_missing() {
 		-o DPkg::Lock::Timeout=600 --no-install-recommends "${missing[@]}" 9>&-
 }
 
+# By the name of what it is made of: what runs from another one goes on. Where the checkout
+# is belongs to it, too, as what is run is what pip has noted as its place.
 set_up_python() {
-	local stamp=$repository/build/.venv-stamp wanted
-	# Where the checkout is, too: what is run is what pip has noted as its place.
-	wanted=$(python3 --version && echo "$repository" && cat "$repository/lab/pyproject.toml")
-	[ -x "$venv/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
-	echo "to be installed into build/venv: what lab/pyproject.toml names"
-	# Anew: what pip was interrupted at it would take for done.
-	rm -rf "$stamp" "$venv"
-	python3 -m venv "$venv"
-	"$venv/bin/pip" install --quiet --disable-pip-version-check \
-		--editable "$repository/lab[dev]"
-	echo "$wanted" >"$stamp"
+	local made_of own
+	made_of=$(python3 --version && echo "$repository" && cat "$repository/lab/pyproject.toml")
+	own=$repository/build/.venv-$(sha256sum <<<"$made_of" | cut -c 1-16)
+	if [ ! -e "$own/.installed" ]; then
+		echo "to be installed into build/venv: what lab/pyproject.toml names"
+		rm -rf "$own" # what pip was interrupted at it would take for done
+		python3 -m venv "$own"
+		"$own/bin/pip" install --quiet --disable-pip-version-check \
+			--editable "$repository/lab[dev]"
+		touch "$own/.installed"
+	fi
+	[ -L "$venv" ] || rm -rf "$venv"
+	ln -sfn "$own" "$venv"
 }
 
 # Ended, it waits for what it has started: apt is not to be left half-way.

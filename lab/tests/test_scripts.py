@@ -177,11 +177,17 @@ def test_python_s_environment_is_made_anew_when_anything_has_changed(
     assert is_made("two", version="3.12")
     assert not is_made("one", version="3.12")
     link = tmp_path / "two" / "build" / "venv"
-    shutil.rmtree(link)
+    own = link.resolve()
+    assert own.parent == link.parent
+    link.unlink()
     link.symlink_to(tmp_path / "one" / "build" / "venv")
-    link.with_name(".venv-stamp").unlink()
-    assert is_made("two", version="3.12")
-    assert not is_made("one", version="3.12"), "the other's was changed"
+    assert not is_made("two", version="3.12")
+    assert link.resolve() == own
+    link.unlink()
+    link.mkdir()
+    assert not is_made("two", version="3.12")
+    assert link.resolve() == own
+    assert len(list((tmp_path / "one" / "build").glob(".venv-*/bin/pip"))) == 4
 
 
 @pytest.mark.parametrize(
