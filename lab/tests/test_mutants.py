@@ -110,6 +110,24 @@ def test_a_test_that_is_skipped_has_noticed_nothing(
         command.tests([], tmp_path / "meant", ["test_it.py"])
 
 
+def test_a_goal_is_the_same_whatever_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "paper: btree, nuKSM: MiB saved: 0.88 (worst of 5), wanted at least 0.99\n"
+    monkeypatch.setattr(command, "EXPERIMENTS", ("fairness",))
+    monkeypatch.setattr(command, "run", lambda *_: f"{said}1 of 2 goals hold\n")
+    assert command.goals(tmp_path, tmp_path) == ["btree, nuKSM: MiB saved"]
+
+
+def test_an_engine_that_does_not_come_to_the_end_judges_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "OUTPUT", tmp_path)
+    monkeypatch.setattr(command, "judge_engine", lambda *_: {"": [command.NO_END]})
+    with pytest.raises(command.MutantError, match="did not come to the end"):
+        command.judge_as_it_is([next(iter(MUTANTS.values()))], by_all=False)
+
+
 def test_what_fails_without_a_mutant_has_not_noticed_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

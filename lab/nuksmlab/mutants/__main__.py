@@ -41,6 +41,7 @@ TESTED_ALWAYS = (
 HANGS_SECONDS = round(wait.HANG_SECONDS) + 300
 # For who is ended to end what it has started itself.
 GRACE_SECONDS = 30.0
+NO_END = "the machine did not come to the end"
 EXPERIMENTS = ("fairness", "priority", "nodes", "replicas")
 
 
@@ -140,7 +141,7 @@ def tests(
     if re.search(r"^=+ \d+ skipped in", text, re.MULTILINE):
         raise MutantError(f"{which[0]}: all of it was skipped, see {output}.log")
     ended = re.search(r"^=+ .*\b(passed|failed|error)", text, re.MULTILINE)
-    return failed if ended else [*failed, "the machine did not come to the end"]
+    return failed if ended else [*failed, NO_END]
 
 
 def crates_tests(mutant: Mutant, folder: Path) -> list[str]:
@@ -171,7 +172,7 @@ def goals(kernel: Path, output: Path) -> list[str]:
             ],
             output / f"{experiment}.log",
         )
-        missed = re.findall(r"^paper: (.*), wanted ", text, re.MULTILINE)
+        missed = re.findall(r"^paper: (.*): [^:\n]*, wanted ", text, re.MULTILINE)
         ended = "goals hold" in text
         failed += missed if ended else [*missed, f"{experiment} did not end"]
     return failed
@@ -237,6 +238,11 @@ def judge_engine(
         return dict(zip(ALL, by, strict=True))
 
 
+def show(by: Mapping[str, Sequence[str]]) -> None:
+    for who, names in by.items():
+        print(f"  {who}: {', '.join(names) or 'nothing noticed'}", flush=True)
+
+
 def judge_as_it_is(mutants: Sequence[Mutant], by_all: bool) -> dict[str, list[str]]:
     """By all that is meant for any of them."""
     meant: dict[Where, list[str]] = {}
@@ -247,7 +253,11 @@ def judge_as_it_is(mutants: Sequence[Mutant], by_all: bool) -> dict[str, list[st
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     unique = {where: sorted(set(which)) for where, which in meant.items()}
-    return judge_engine(None, unique, folder, by_all)
+    found = judge_engine(None, unique, folder, by_all)
+    if any(NO_END in names for names in found.values()):
+        raise MutantError(f"the engine as it is: {NO_END}, see {folder}")
+    show(found)
+    return found
 
 
 def judge(
@@ -302,8 +312,7 @@ def kept(mutant: Mutant) -> Found | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def keep(mutant: Mutant, by: dict[str, list[str]], by_all: bool) -> None:
-    found = Found(inputs=inputs(mutant, by_all), by=by)
+def keep(mutant: Mutant, found: Found) -> None:
     new = OUTPUT / f"{mutant.name}.new"
     new.write_text(json.dumps(found, indent=1) + "\n")
     new.replace(OUTPUT / f"{mutant.name}.json")
@@ -333,14 +342,15 @@ def main() -> int:
     engines = [one for one in pending if not one.package]
     as_it_is = judge_as_it_is(engines, arguments.all) if engines else {}
     for mutant in pending:
-        keep(mutant, judge(mutant, as_it_is, arguments.all), arguments.all)
+        made_from = inputs(mutant, arguments.all)
+        by = judge(mutant, as_it_is, arguments.all)
+        show(by)
+        keep(mutant, Found(inputs=made_from, by=by))
+        (OUTPUT / "table.md").write_text(table(mutants))
     uncaught = []
     for mutant in several:
         found = kept(mutant)
         assert found
-        print(mutant.name)
-        for by, names in found["by"].items():
-            print(f"  {by}: {', '.join(names) or 'nothing noticed'}", flush=True)
         if not any(found["by"].values()):
             uncaught.append(mutant.name)
     (OUTPUT / "table.md").write_text(table(mutants))
