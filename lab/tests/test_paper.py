@@ -205,7 +205,8 @@ def test_nothing_follows_from_accesses_that_were_not_counted() -> None:
 
 
 def test_where_one_has_all_pages_when_just_merged_it_is_found_out() -> None:
-    goal = f"{AT_ONCE.name}: remote shares apart, KSM's being 1"
+    what = "remote shares of the accesses apart, in points, against KSM's"
+    goal = f"{AT_ONCE.name}: {what}"
     assert f"none hot, {goal}" in failed(section("busy", AT_ONCE.name).checks)
 
 
@@ -438,7 +439,7 @@ def test_report_labels_each_column_and_names_raw_samples(tmp_path: Path) -> None
     text = path.read_text()
     assert '<th class="published">fairness<small>published</small></th>' in text
     assert '<a href="raw/made-up/observed.jsonl">made-up</a>' in text
-    assert "Not run: rest" in text
+    assert "Not run, or of an older state: rest" in text
     head = (tmp_path / "table-2.csv").read_text().splitlines()[0]
     assert head.startswith("workload,configuration,fairness (modelled),fairness (publ")
     assert head.endswith("raw samples")
@@ -690,6 +691,14 @@ def test_a_budget_that_buys_nothing_is_found_out(
     assert replicated(none_made, hot=hot, kind=kind) == [
         f"2 nodes, {kind}{separator}{goal.format(against=against)}"
     ]
+
+
+def test_replicas_are_judged_by_pages_where_accesses_are_not_counted() -> None:
+    def uncounted(result: Result) -> None:
+        for instance in result["instances"]:
+            instance["counts"] = None
+
+    assert replicated(uncounted) == []
 
 
 def test_replicas_for_one_tenant_alone_are_found_out() -> None:

@@ -140,3 +140,19 @@ def test_who_counts_the_goals_is_told_what_is_of_another_engine(
     (said,) = [one for one in capsys.readouterr().out.splitlines() if "not run" in one]
     assert f"pressure ({OLDER}), " in said
     assert "fairness-btree, " in said
+
+
+def test_what_is_kept_is_shown_where_its_kernel_cannot_be_built(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.run(experiments.Pressure())
+
+    def cannot(*_: object) -> Path:
+        raise kernels.KernelError("no compiler")
+
+    monkeypatch.setattr(kernels, "build", cannot)
+    found = experiments.Pressure().gather(lab.raw, QUICK, lab.where, HARDWARE)
+    assert found.section
+    assert found.missing == [
+        "pressure (what is shown may be of an older state: no compiler)"
+    ]

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from nuksmlab import guard, kernels, paths
+from nuksmlab.alone import alone
 from nuksmlab.paper import experiments, extent, jobs, model, report
 from nuksmlab.paper.extent import Extent
 from nuksmlab.paper.model import Hardware
@@ -79,7 +80,7 @@ def make_report(
     modelled = None if isinstance(where, Host) else hardware
     print(report.write(output, sections, missing, kept, modelled))
     if missing:
-        print(f"not run: {', '.join(missing)}")
+        print(f"not run, or of an older state: {', '.join(missing)}")
     return sections
 
 
@@ -114,6 +115,26 @@ SIZES = {
 }
 
 
+def run(arguments: argparse.Namespace, size: Extent, output: Path) -> int:
+    hardware = model.read_hardware(arguments.hardware)
+    where = Host() if arguments.host else Emulation(kernels.find(arguments.kernel))
+    planned = [
+        job
+        for experiment in experiments.wanted(arguments.experiment, size)
+        if not arguments.report
+        for job in experiment.jobs(output / "raw", size, where)
+    ]
+    done = jobs.run_all(planned, arguments.at_once)
+    sections = make_report(output, size, where, hardware)
+    held = verdict(sections, forgive_clock=arguments.quick)
+    if arguments.host:
+        print(f"to be sent to who asked for it: {pack(output)}")
+    rehearsed = size is extent.REHEARSAL
+    if rehearsed:
+        print("this was a rehearsal: goals that do not hold say nothing")
+    return 0 if done and (held or rehearsed) else 1
+
+
 def main() -> int:
     guard.unwind_when_terminated()
     arguments = parse_arguments()
@@ -121,23 +142,8 @@ def main() -> int:
     output = (arguments.output or paths.BUILD / folder).absolute()
     output.mkdir(parents=True, exist_ok=True)
     try:
-        hardware = model.read_hardware(arguments.hardware)
-        where = Host() if arguments.host else Emulation(kernels.find(arguments.kernel))
-        planned = [
-            job
-            for experiment in experiments.wanted(arguments.experiment, size)
-            if not arguments.report
-            for job in experiment.jobs(output / "raw", size, where)
-        ]
-        done = jobs.run_all(planned, arguments.at_once)
-        sections = make_report(output, size, where, hardware)
-        held = verdict(sections, forgive_clock=arguments.quick)
-        if arguments.host:
-            print(f"to be sent to who asked for it: {pack(output)}")
-        rehearsed = size is extent.REHEARSAL
-        if rehearsed:
-            print("this was a rehearsal: goals that do not hold say nothing")
-        return 0 if done and (held or rehearsed) else 1
+        with alone(output):
+            return run(arguments, size, output)
     except (*jobs.FAILURES, OSError) as error:
         print(f"paper: {error}", file=sys.stderr)
         return 1

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What there is of an experiment's boots, and of what state."""
 
+import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from nuksmlab.paper import runner
-from nuksmlab.paper.jobs import Job
+from nuksmlab.paper.jobs import FAILURES, Job
 from nuksmlab.paper.runner import Boot, Complete
 from nuksmlab.paper.section import Section
 
@@ -31,7 +32,12 @@ class Gathered:
         if done is None:
             self.miss(kept.name, lacking)
             return
-        boot = planned()
+        try:
+            boot = planned()
+        except (*FAILURES, OSError, subprocess.CalledProcessError) as error:
+            self.kept[kept.name] = done
+            self.miss(kept.name, f"what is shown may be of an older state: {error}")
+            return
         if not runner.is_of(boot, kept):
             self.miss(kept.name, "other trials were run")
             return

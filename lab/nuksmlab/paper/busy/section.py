@@ -41,8 +41,10 @@ INTRODUCTION = [
     "ten of them on hot pages, where there are any. Just merged, a page is where those "
     "are who were seen to use it since ksmd came by before, which may be one of two. "
     "Looks then see both, and it goes where its lot says: after "
-    f"{plan.LOOKS[NUKSM]} of them it has to be fair. Looks may take a whole CPU here, "
-    "not 0.5 % of one as by default: what emulated CPUs do in that would take hours.",
+    f"{plan.LOOKS[NUKSM]} of them accesses have to be remote to the same part for "
+    "both, and before that to parts that are closer than with KSM. Looks may take a "
+    "whole CPU here, not 0.5 % of one as by default: what emulated CPUs do in that "
+    "would take hours.",
     "The last rows are of memory in huge pages, as hosts have it that are not told "
     "otherwise: ksmd splits them, and khugepaged makes new ones meanwhile, where less "
     "than half of one is merged.",
@@ -109,16 +111,10 @@ def checks(merits: Merits) -> Iterator[Check]:
         1,
     )
     yield at_most(
-        f"{merits.name}, {plan.AT_ONCE.name}: remote shares apart, KSM's being 1",
-        [
-            ours / stock
-            for ours, stock in zip(
-                merits.remote_apart(plan.AT_ONCE),
-                merits.remote_apart(STOCK),
-                strict=True,
-            )
-        ],
-        APART_AT_ONCE,
+        f"{merits.name}, {plan.AT_ONCE.name}: remote shares of the accesses apart, in "
+        "points, against KSM's",
+        merits.remote_apart(plan.AT_ONCE),
+        APART_AT_ONCE * min(merits.remote_apart(STOCK)),
     )
     placed = f"{merits.name}, {NUKSM.name}"
     yield replace(

@@ -65,7 +65,9 @@ def planned(plan: Plan, raw: Path, kernel: Path) -> Boot:
     """The guests' files are beside the folders of all boots."""
     raw.mkdir(parents=True, exist_ok=True)
     archive = raw / f"{NAME}-guest.cpio"
-    checksum = write_user_space(archive)
+    new = archive.with_suffix(".new")
+    checksum = write_user_space(new)
+    new.replace(archive)  # a guest may be booted from the old one
     images = [archive, kernel, *([kernels.find(None)] if has_stock(plan) else [])]
     programs = (*PROGRAMS, *images)
     facts = Facts(

@@ -325,7 +325,8 @@ def stated_differences(several: Several) -> str:
     """KSM's, in percent, as the text has them: not of all workloads."""
     known = published()["difference_ksm"]
     stated = [known.get(workload.name_in_paper) for workload in several]
-    return reach(one for one in stated if one is not None) if any(stated) else UNKNOWN
+    known_ones = [one for one in stated if one is not None]
+    return f"{reach(known_ones)} (of {len(known_ones)})" if known_ones else UNKNOWN
 
 
 def known_by(several: Several) -> str:

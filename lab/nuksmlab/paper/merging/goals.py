@@ -104,7 +104,8 @@ def of_images(results: Sequence[Images]) -> list[Check]:
         what = f"{point.added}: times as many MiB per second with our index"
         timed = at_least(what, point.ratios(), LEAST_OF_IMAGES, 1)
         checks.append(replace(timed, by_clock=True))
-    in_all = in_all_passes(results, plan.IMAGES, "all images", LEAST_OF_IMAGES)
+    # Most of an image is one empty page: that is the best case.
+    in_all = in_all_passes(results, plan.IMAGES, "all images", LEAST_BEST)
     return [*checks, replace(in_all, by_clock=True)]
 
 

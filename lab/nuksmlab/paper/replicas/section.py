@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What replicas take, and what is remote no more."""
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -8,8 +9,7 @@ from functools import partial
 from matplotlib.figure import Figure as Canvas
 
 from nuksmlab import policy
-from nuksmlab.counter import Counts
-from nuksmlab.paper import use
+from nuksmlab.paper import model, use
 from nuksmlab.paper.fairness.section import FREED
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.replicas import plan
@@ -45,10 +45,6 @@ HALF = 50
 CHANCE = 0.8
 
 
-def harmonic(count: int) -> float:
-    return sum(1 / number for number in range(1, count + 1))
-
-
 class Outcome:
     """Of one trial."""
 
@@ -66,23 +62,21 @@ class Outcome:
         what = " ".join(word for word in (self.use["kind"], hot) if word)
         return f"{self.nodes} nodes, {what}, {self.config}"
 
-    def counts(self) -> list[Counts]:
-        """Of those who used their pages."""
+    def shares(self) -> list[float]:
+        """Remote ones, of the accesses of each who used their pages, in percent."""
         several = self.result["instances"]
         if self.use["kind"] == use.IDLE:
             several = several[:1]
-        return [one["counts"] for one in several if one["counts"]]
+        return [model.remote_percent(one) for one in several]
 
     def parts(self) -> list[float]:
-        """Of all remote accesses, each tenant's."""
-        remote = [one["remote"] for one in self.counts()]
-        return [one / sum(remote) for one in remote]
+        """Of all remote accesses, each tenant's: all access memory as often."""
+        shares = self.shares()
+        return [one / sum(shares) for one in shares]
 
     def remote(self) -> float:
-        """Of the accesses of those who used their pages, in percent."""
-        counts = self.counts()
-        remote = sum(one["remote"] for one in counts)
-        return 100 * remote / sum(one["local"] + one["remote"] for one in counts)
+        """Of the accesses of all who used their pages, in percent."""
+        return statistics.mean(self.shares())
 
     def has_to_be_remote(self) -> float:
         """With the budget spent on the hottest pages, each with a copy on each node."""
@@ -90,7 +84,7 @@ class Outcome:
         hot = self.use["hot_percent"] / 100
         if self.use["kind"] == use.ZIPF:
             pages = self.result["instances"][0]["pages"]
-            near = harmonic(int(copied * pages)) / harmonic(pages)
+            near = math.log(copied * pages + 1) / math.log(pages)  # as skewed.c draws
         else:
             of_hot = TO_HOT_PAGES if hot < 1 else 1.0
             near = of_hot * min(1.0, copied / hot)
