@@ -32,8 +32,9 @@ PROGRAM_TESTS := $(addprefix lab/engine_tests/,test_program.py test_domain_rules
 export CARGO_TARGET_DIR := $(CURDIR)/target
 unexport CARGO_BUILD_TARGET
 
-# A line of a recipe is one command, by exec where it needs a shell: make signals what it
-# has started itself, and a shell that waits for another command would end alone.
+# A line of a recipe is one command, by exec where it needs a shell, as for double quotes:
+# make signals what it has started itself, and a shell that waits for another command would
+# end alone.
 
 # What targets need; nothing, where nuksmlab.suite has seen to it.
 READY := setup build
@@ -80,22 +81,22 @@ series: setup-kernel ## write the engine as patches for git am into build/series
 engine: engine-um engine-2 $(WAITING:%=engine-%) engine-program engine-4 engine-tiers engine-debug ## run the engine's tests, on its own kernels
 
 engine-um: $(READY) # what needs no nodes, and the tests in the kernel
-	$(PYTHON) -m nuksmlab uml --version $(VERSION) --memory-mib 512 --output build/engine-um$(OF_VERSION) -- $(ENGINE_TESTS) -m "not stress and not cost and not windows and not tiers"
+	$(PYTHON) -m nuksmlab uml --version $(VERSION) --memory-mib 512 --output build/engine-um$(OF_VERSION) -- $(ENGINE_TESTS) -m 'not stress and not cost and not windows and not tiers'
 
 engine-2: $(READY)
-	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2$(OF_VERSION) -- $(ENGINE_TESTS) $(addprefix --ignore ,$(WAITING_TESTS) $(PROGRAM_TESTS)) -m "$(ON_NODES)"
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2$(OF_VERSION) -- $(ENGINE_TESTS) $(addprefix --ignore ,$(WAITING_TESTS) $(PROGRAM_TESTS)) -m '$(ON_NODES)'
 
 $(WAITING:%=engine-%): engine-%: $(READY)
-	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/$@$(OF_VERSION) -- $(TESTS) lab/engine_tests/test_$*.py -m "$(ON_NODES)"
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/$@$(OF_VERSION) -- $(TESTS) lab/engine_tests/test_$*.py -m '$(ON_NODES)'
 
 engine-program: $(READY)
-	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/$@$(OF_VERSION) -- $(TESTS) $(PROGRAM_TESTS) -m "$(ON_NODES)"
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/$@$(OF_VERSION) -- $(TESTS) $(PROGRAM_TESTS) -m '$(ON_NODES)'
 
 engine-4: $(READY)
-	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4$(OF_VERSION) -- $(ENGINE_TESTS) -m "$(ON_NODES) and not anywhere"
+	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4$(OF_VERSION) -- $(ENGINE_TESTS) -m '$(ON_NODES) and not anywhere'
 
 engine-slow: $(READY) # what the others leave out with QUICK=1
-	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-slow$(OF_VERSION) -- $(ENGINE_TESTS) -m "slow and $(ON_NODES)"
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-slow$(OF_VERSION) -- $(ENGINE_TESTS) -m 'slow and $(ON_NODES)'
 
 engine-tiers: $(READY)
 	$(ON_ENGINE) --nodes 2 --slow-tier --memory-mib 512 --output build/engine-tiers$(OF_VERSION) -- $(ENGINE_TESTS) -m tiers
@@ -109,7 +110,7 @@ kernel-check: $(filter setup,$(READY)) ## ask the kernel's tools about the engin
 
 selftests-some: $(READY)
 	$(PYTHON) -m nuksmlab.selftests build $(VERSION)
-	$(ON_ENGINE) $(FOR_SELFTESTS) --output build/selftests-some$(OF_VERSION) -- $(TESTS) $(SELFTESTS) -m "not exhaustive"
+	$(ON_ENGINE) $(FOR_SELFTESTS) --output build/selftests-some$(OF_VERSION) -- $(TESTS) $(SELFTESTS) -m 'not exhaustive'
 
 selftests: $(READY) ## run the kernel's own tests of KSM, on a stock kernel and on ours
 	$(PYTHON) -m nuksmlab.selftests build $(VERSION)
@@ -123,13 +124,13 @@ stress: $(READY) ## everything at once, at random; NODES=2 or 4, SECONDS=300, KE
 guest: guest-2 guest-4 ## run the program's tests in machines of two and four nodes
 
 guest-2: $(READY)
-	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2$(OF_KERNEL) -- $(GUEST_TESTS) -m "$(IN_GUESTS)"
+	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2$(OF_KERNEL) -- $(GUEST_TESTS) -m '$(IN_GUESTS)'
 
 guest-slow: $(READY) # what guest-2 leaves out with QUICK=1
-	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-slow$(OF_KERNEL) -- $(GUEST_TESTS) -m "slow and $(IN_GUESTS)"
+	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-slow$(OF_KERNEL) -- $(GUEST_TESTS) -m 'slow and $(IN_GUESTS)'
 
 guest-4: $(READY)
-	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4$(OF_KERNEL) -- $(GUEST_TESTS) -m "$(IN_GUESTS) and not anywhere"
+	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4$(OF_KERNEL) -- $(GUEST_TESTS) -m '$(IN_GUESTS) and not anywhere'
 
 # Apart from `test`: nested guests need more of the emulator than it always gives.
 vms: setup build ## virtual machines by KVM: is what they write merged, and as much as estimated?
@@ -158,7 +159,7 @@ bench: setup build ## measure the engine's scans against stock's; QUICK=1 for te
 	$(PYTHON) -m nuksmlab.bench all --version $(VERSION) $(if $(QUICK),--quick) $(if $(CPUS),--cpus $(CPUS))
 
 paper: $(READY) ## reproduce the paper; QUICK=1 in small, EXPERIMENT=NAME one only, HOST=1 on this machine, with QUICK=1 a rehearsal of that
-	$(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) $(if $(HOST),--host) \
+	exec $(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) $(if $(HOST),--host) \
 		$(if $(EXPERIMENT),--experiment $(EXPERIMENT)) $(if $(HARDWARE),--hardware "$(HARDWARE)")
 
 mutants: $(READY) ## break the engine and the planner on purpose, and see who notices; NAME=, ALL=1 asks all tests

@@ -221,3 +221,25 @@ def test_cargo_builds_where_the_program_is_looked_for(tmp_path: Path) -> None:
     known = environment(tmp_path, **others)
     subprocess.run(["make", "program"], cwd=tmp_path, env=known, check=True)
     assert (tmp_path / "said").read_text() == f"{tmp_path}/target none\n"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("engine-um", "engine-2", "engine-looks", "engine-program", "engine-slow"),
+        *("engine-4", "engine-tiers", "engine-debug", "guest-2", "guest-slow"),
+        *("guest-4", "paper", "stress"),
+    ],
+)
+def test_a_target_that_is_ended_ends_what_it_has_started(
+    tmp_path: Path, target: str
+) -> None:
+    shutil.copy(paths.REPOSITORY / "Makefile", tmp_path)
+    pid = tmp_path / "pid"
+    notes = f"echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 1000"
+    put(tmp_path / "build" / "venv" / "bin" / "python", f"#!/bin/sh\n{notes}\n")
+    command = ["make", target, "READY=", "HARDWARE=any"]
+    with subprocess.Popen(command, cwd=tmp_path) as make:
+        wait.until(pid.exists, lambda: "what it starts")
+        make.terminate()
+    assert not Path(f"/proc/{pid.read_text().strip()}/exe").exists()
