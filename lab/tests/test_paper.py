@@ -6,15 +6,28 @@ import json
 import os
 import random
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from made_up import (
+    HARDWARE,
+    PAGES,
+    counts,
+    experiment_of,
+    failed,
+    free_nothing,
+    observe,
+    observe_all,
+    put,
+    save_less,
+    section,
+)
 
 from nuksmlab import numa
-from nuksmlab.counter import Caches, Counts, node_options, qemu_options
+from nuksmlab.counter import Caches, node_options, qemu_options
 from nuksmlab.ksm import Ksm
 from nuksmlab.machine import Machine, MachineError
 from nuksmlab.paper import (
@@ -24,127 +37,17 @@ from nuksmlab.paper import (
     report,
     runner,
     sensitivity,
-    use,
     where,
 )
 from nuksmlab.paper.__main__ import pack
 from nuksmlab.paper.busy.plan import AT_ONCE
-from nuksmlab.paper.extent import (
-    CORRECTED,
-    FULL,
-    NUKSM,
-    OFF,
-    QUICK,
-    STOCK,
-    Extent,
-    Part,
-)
+from nuksmlab.paper.extent import CORRECTED, FULL, NUKSM, OFF, QUICK, STOCK, Extent
 from nuksmlab.paper.fairness import section as fairness_section
 from nuksmlab.paper.model import Hardware
 from nuksmlab.paper.runner import Complete
-from nuksmlab.paper.section import UNKNOWN, Check, Section, all_measured, of_model
-from nuksmlab.paper.trial import Result, ResultInstance, Trial
+from nuksmlab.paper.section import UNKNOWN, all_measured, of_model
+from nuksmlab.paper.trial import Result
 from nuksmlab.paper.where import Host
-
-HARDWARE = model.read_hardware(model.PAPERS_MACHINE)
-PAGES = 10000
-MISSES = 100_000
-
-
-def counts(node: int, local_share: float, nodes: int) -> Counts:
-    local = round(MISSES * local_share)
-    by_node = [0] * nodes
-    by_node[node], by_node[node - 1] = local, MISSES - local
-    return {
-        "tenant": 0,
-        "node": node,
-        "instructions": 1_000_000,
-        "loads": 300_000,
-        "stores": 1000,
-        "l1_misses": 150_000,
-        "local": local,
-        "remote": MISSES - local,
-        "elsewhere": 0,
-        "by_node": by_node,
-    }
-
-
-def shares(trial: Trial) -> list[float]:
-    """Of the pages, by node, that the trial's placement is to lead to."""
-    nodes = sorted({place["node"] for place in trial["instances"]})
-    rule = trial["corrected"] or trial["placement"]
-    if rule == "first":
-        return [float(node == 0) for node in nodes]
-    weights = [0.0] * len(nodes)
-    for place in trial["instances"]:
-        weights[place["node"]] += 1 / (place["nice"] + 21) if rule == "priority" else 1
-    return [weight / sum(weights) for weight in weights]
-
-
-def observe(trial: Trial, merged: float = 1.0) -> Result:
-    off = trial["placement"] == "off"
-    by_node = shares(trial)
-    count = len(trial["instances"])
-    kept = round(PAGES * merged)
-    instances: list[ResultInstance] = []
-    for place in trial["instances"]:
-        node = place["node"]
-        local = 1.0 if off else merged * by_node[node] + 1 - merged
-        instances.append(
-            {
-                "node": node,
-                "nice": place["nice"],
-                "pages": PAGES,
-                "pages_by_node": {str(node): round(PAGES * local)}
-                | {str(node + 1): PAGES - round(PAGES * local)},
-                "answer": {
-                    "operations": 1,
-                    "operation": "lookup",
-                    "checksum": "abc",
-                    "seconds": 1.0,
-                },
-                "counts": counts(node, local, len(by_node)),
-            }
-        )
-    return {
-        "trial": trial,
-        "pages_shared": 0 if off else kept,
-        "pages_sharing": 0 if off else kept * (count - 1),
-        "pages_freed": 0 if off else kept * (count - 1) - 20,
-        "instances": instances,
-        "learned": None,
-        "huge_kib": [4 * PAGES * count, 0],
-        "spoilt": 0,
-        "expected": "abc",
-        "raw": "raw/made-up/observed.jsonl#1",
-    }
-
-
-def observe_all(parts: Sequence[Part], breaking: str = "") -> list[Result]:
-    """With `breaking`, that configuration's pages all stay where KSM keeps them."""
-    results = []
-    for trial in (trial for part in parts for trial in part.trials):
-        kept = trial["configuration"], trial["placement"]
-        if trial["configuration"].startswith(breaking) and breaking:
-            trial["placement"] = "first"
-        for stage in range(trial["stages"]):
-            results.append(observe(trial, (stage + 1) / trial["stages"]))
-        trial["configuration"], trial["placement"] = kept
-    return results
-
-
-def experiment_of(name: str) -> experiments.Trials:
-    (experiment,) = (one for one in experiments.TRIALS if one.name == name)
-    return experiment
-
-
-def section(name: str, breaking: str = "", size: Extent = QUICK) -> Section:
-    experiment = experiment_of(name)
-    return experiment.section(observe_all(experiment.parts(size), breaking), HARDWARE)
-
-
-def failed(checks: Sequence[Check]) -> list[str]:
-    return [check.what for check in checks if not check.holds]
 
 
 @pytest.mark.parametrize("name", ["fairness", "priority", "guests", "nodes", "busy"])
@@ -224,10 +127,6 @@ def of_each_workload(goal: str) -> set[str]:
     return {f"{name}, nuKSM: {goal}" for name in extent.WORKLOADS}
 
 
-def save_less(result: Result, pages: int) -> None:
-    result["pages_sharing"] -= pages
-
-
 def test_a_hundredth_less_is_less_saved_but_of_live_programs_some_come_and_go() -> None:
     goals = of_each_workload("MiB saved, against KSM's")
     assert broken(partial(save_less, pages=100)) & goals == set()
@@ -236,25 +135,12 @@ def test_a_hundredth_less_is_less_saved_but_of_live_programs_some_come_and_go() 
     assert broken(partial(save_less, pages=301)) >= goals
 
 
-def free_nothing(result: Result) -> None:
-    result["pages_freed"] = 0
-
-
 def give(share: float, result: Result, *, turn: int) -> None:
     """That share of all pages to one instance, with `turn` to the other by turns."""
     favoured = (result["trial"]["repetition"] * turn) % 2
     for number, instance in enumerate(result["instances"]):
         local = share if number == favoured else 1 - share
         put(instance, local)
-
-
-def put(instance: ResultInstance, local: float) -> None:
-    node = instance["node"]
-    instance["pages_by_node"] = {
-        str(node): round(PAGES * local),
-        str(node + 1): PAGES - round(PAGES * local),
-    }
-    instance["counts"] = counts(node, local, 2)
 
 
 @pytest.mark.parametrize("share", [0.6, 0.8, 1.0])
@@ -613,42 +499,6 @@ def test_a_machine_that_cannot_run_the_trials_is_refused(
         Host()
 
 
-def replicated(
-    change: Callable[[Result], None],
-    hot: int = 5,
-    apart: float = 0.95,
-    kind: str = use.EQUAL,
-) -> list[str]:
-    """Goals of replicas that fail where results that reach them are changed."""
-    experiment = experiment_of("replicas")
-    results = observe_all(experiment.parts(QUICK))
-    for result in results:
-        if result["trial"]["use"]["kind"] == use.EQUAL:
-            result["trial"]["use"]["kind"] = kind
-        result["trial"]["use"]["hot_percent"] = hot
-        percent = result["trial"]["use"]["budget_percent"]
-        if result["trial"]["use"]["kind"] == use.APART:
-            for instance in result["instances"]:
-                put(instance, apart)
-        if percent:
-            taken = result["pages_sharing"] * percent // 100
-            result["pages_sharing"] -= taken
-            result["learned"] = {
-                "made": taken,
-                "folded": 0,
-                "migrated": 0,
-                "late": 0,
-                "replicas": taken,
-                "most": taken,
-                "glance_ms": 0,
-                "refused": 0,
-            }
-            for instance in result["instances"]:
-                put(instance, 0.95)
-            change(result)
-    return failed(experiment.section(results, HARDWARE).checks)
-
-
 def test_what_is_not_the_papers_or_of_no_nodes_is_run_by_its_name_only() -> None:
     def names(name: str | None, size: Extent) -> list[str]:
         return [one.name for one in experiments.wanted(name, size)]
@@ -658,93 +508,3 @@ def test_what_is_not_the_papers_or_of_no_nodes_is_run_by_its_name_only() -> None
     assert "pressure" in names(None, FULL)
     assert "pressure" not in names(None, extent.HOST)
     assert names(None, QUICK) == [one.name for one in experiments.ALL]
-
-
-def more_for_one(result: Result) -> None:
-    put(result["instances"][0], 0.97)
-
-
-def none_made(result: Result) -> None:
-    for instance in result["instances"]:
-        put(instance, 0.5)
-
-
-@pytest.mark.parametrize(
-    ("kind", "hot", "goal"),
-    [
-        (use.EQUAL, 10, "10 % hot, nuKSM, replicas 5 %: {against}"),
-        (use.EQUAL, 50, "50 % hot, nuKSM, replicas 5 %: {against}"),
-        (
-            use.ZIPF,
-            0,
-            "nuKSM, replicas 5 %: less remote than nuKSM's, of what could be",
-        ),
-    ],
-)
-def test_a_budget_that_buys_nothing_is_found_out(
-    kind: str, hot: int, goal: str
-) -> None:
-    """Also where it is too small for all that is hot."""
-    against = "remote accesses, %, against what has to be"
-    assert replicated(lambda _: None, hot=hot, kind=kind) == []
-    separator = " " if hot else ", "
-    assert replicated(none_made, hot=hot, kind=kind) == [
-        f"2 nodes, {kind}{separator}{goal.format(against=against)}"
-    ]
-
-
-def test_replicas_are_judged_by_pages_where_accesses_are_not_counted() -> None:
-    def uncounted(result: Result) -> None:
-        for instance in result["instances"]:
-            instance["counts"] = None
-
-    assert replicated(uncounted) == []
-
-
-def test_replicas_for_one_tenant_alone_are_found_out() -> None:
-    """Where all is hot there is no more reason for his than for others'."""
-    name = "2 nodes, equal 100 % hot, nuKSM, replicas 5 %"
-    assert replicated(lambda _: None, hot=100) == []
-    uneven = f"{name}: a tenant's part of all remote accesses, %"
-    assert replicated(more_for_one, hot=100) == [uneven]
-
-
-def test_pages_that_are_not_where_they_are_hot_are_found_out() -> None:
-    missed = "remote accesses, %, as pages are where they are hot"
-    assert replicated(lambda _: None, apart=0.92) == [
-        f"2 nodes, apart 5 % hot, nuKSM: {missed}"
-    ]
-
-
-def one_more(result: Result) -> None:
-    assert result["learned"]
-    result["learned"]["most"] += 1
-
-
-def restless(result: Result) -> None:
-    assert result["learned"]
-    pages = sum(instance["pages"] for instance in result["instances"])
-    result["learned"]["late"] = 1 + pages // 1000
-
-
-def nine_percent_remote(result: Result) -> None:
-    for instance in result["instances"]:
-        put(instance, 0.91)
-
-
-@pytest.mark.parametrize(
-    ("change", "goals"),
-    [
-        (lambda _: None, []),
-        (one_more, ["replicas, at any time"]),
-        (restless, ["changes in 20 looks, % of what is mapped"]),
-        (nine_percent_remote, ["remote accesses, %, against what has to be"]),
-        (partial(save_less, pages=101), ["saved, % of KSM's"]),
-        (free_nothing, ["memory that became free, of what counters say is saved"]),
-    ],
-)
-def test_replicas_that_cost_more_or_buy_less_are_found_out(
-    change: Callable[[Result], None], goals: list[str]
-) -> None:
-    name = "2 nodes, equal 5 % hot, nuKSM, replicas 5 %"
-    assert replicated(change) == [f"{name}: {goal}" for goal in goals]
