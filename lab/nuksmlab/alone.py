@@ -8,10 +8,11 @@ from pathlib import Path
 
 
 @contextmanager
-def alone(output: Path) -> Iterator[None]:
+def alone(output: Path) -> Iterator[int]:
     """Waits for who is there, and says so.
 
-    The lock is beside the directory, which may be removed and made anew.
+    The lock is beside the directory, which may be removed and made anew. Gives its
+    descriptor: whoever inherits that has it, too.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.with_name(f".{output.name}.lock").open("w") as lock:
@@ -20,4 +21,4 @@ def alone(output: Path) -> Iterator[None]:
         except BlockingIOError:
             print(f"waiting for who else writes to {output}", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield lock.fileno()

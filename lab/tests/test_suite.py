@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The order of the tests' parts; what is left of them when they are ended."""
 
-import fcntl
 import os
 import re
 import signal
@@ -14,6 +13,7 @@ from unittest import mock
 import pytest
 
 from nuksmlab import paths, wait
+from nuksmlab.alone import alone
 from nuksmlab.suite import __main__ as suite
 from nuksmlab.suite import plan
 from nuksmlab.suite.parts import QUICK, SUITES, Part
@@ -170,25 +170,21 @@ def test_nothing_is_lost_on_a_slow_reader_who_wants_not_to_be_waited_for(
 
 
 def test_who_comes_second_waits(tmp_path: Path) -> None:
-    (tmp_path / "lock").touch()
-    with (tmp_path / "lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(tmp_path):
         process = started(tmp_path, "true")
-        assert process.stderr
-        assert process.stderr.readline() == (
-            "tests are being run here already; these wait until they have ended\n"
-        )
+        assert process.stdout
+        waits = f"waiting for who else writes to {tmp_path}\n"
+        assert process.stdout.readline() == waits
     process.communicate()
     assert process.returncode == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_who_waits_can_be_ended(tmp_path: Path, number: signal.Signals) -> None:
-    with (tmp_path / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(tmp_path):
         process = started(tmp_path, "true")
-        assert process.stderr
-        process.stderr.readline()
+        assert process.stdout
+        process.stdout.readline()
         process.send_signal(number)
         assert process.communicate() == ("", "")
     assert process.returncode == 128 + number
@@ -208,6 +204,19 @@ def test_what_had_failed_is_told_when_it_is_ended(
     assert "  FAILED    0:00  bad: bad.txt\n" in said
     assert "  ended           good\n" in said
     assert "what bad said at the end:\nthree\n" in said
+
+
+def test_who_ends_it_and_reads_no_more_is_no_full_disk(tmp_path: Path) -> None:
+    """As with Ctrl-C, where what reads it through a pipe is ended as well."""
+    process = started(tmp_path, "false", good="exec sleep 1000")
+    assert process.stdout
+    assert process.stderr
+    while "running: good;" not in process.stdout.readline():
+        pass  # then it waits
+    process.stdout.close()
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 128 + signal.SIGINT
+    assert "all parts were ended" not in process.stderr.read()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

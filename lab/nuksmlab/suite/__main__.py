@@ -9,7 +9,6 @@ that fails ends those that need it; the others go on.
 import argparse
 import collections
 import contextlib
-import fcntl
 import io
 import json
 import os
@@ -21,9 +20,9 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
 
 from nuksmlab import guard, paths
+from nuksmlab.alone import alone
 from nuksmlab.suite import plan
 from nuksmlab.suite.parts import SUITES, Part
 
@@ -232,16 +231,6 @@ def run(suite: Suite, name: str) -> int:
     return verdict()
 
 
-def take(lock: TextIO) -> None:
-    """One run at a time; of one that was killed, parts may be ending."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        already = "tests are being run here already; these wait until they have ended"
-        print(already, file=sys.stderr, flush=True)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="nuksmlab.suite", description=__doc__)
     parser.add_argument("suite", choices=SUITES)
@@ -258,17 +247,17 @@ def main() -> int:
         # Else what a slow reader has no room for would be an error.
         os.set_blocking(sys.stdout.fileno(), True)
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    with (OUTPUT / "lock").open("w") as lock:
-        parts = SUITES[options.suite]
-        try:
-            take(lock)
-            return run(Suite(parts, options.at_once, lock.fileno()), options.suite)
-        except KeyboardInterrupt:
-            return 128 + signal.SIGINT
-        except OSError as error:  # of where this is written to, most likely
-            print(f"tests: {error}; all parts were ended", file=sys.stderr)
-            sys.stdout = None  # what it still has cannot be written either
-            return 1
+    parts = SUITES[options.suite]
+    try:
+        # Of a run that was killed, parts may be ending.
+        with alone(OUTPUT) as lock:
+            return run(Suite(parts, options.at_once, lock), options.suite)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except OSError as error:  # of where this is written to, most likely
+        print(f"tests: {error}; all parts were ended", file=sys.stderr)
+        sys.stdout = None  # what it still has cannot be written either
+        return 1
 
 
 if __name__ == "__main__":
