@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from matplotlib.figure import Figure as Canvas
 
@@ -114,6 +114,7 @@ class Workload(Merits):
 
 
 Several = Sequence[Workload]
+M = TypeVar("M", bound=Merits)
 
 
 def run_times(
@@ -321,25 +322,30 @@ def checks(several: Several) -> Iterator[Check]:
             yield from checks_of(workload, configuration)
 
 
+def every(several: Sequence[M], of: Callable[[M], Sequence[float]]) -> list[float]:
+    """Of all of them, each repetition's."""
+    return [value for one in several for value in of(one)]
+
+
 def stated_differences(several: Several) -> str:
     """KSM's, in percent, as the text has them: not of all workloads."""
     known = published()["difference_ksm"]
-    stated = [known.get(workload.name_in_paper) for workload in several]
-    known_ones = [one for one in stated if one is not None]
-    return f"{reach(known_ones)} (of {len(known_ones)})" if known_ones else UNKNOWN
+    names = {workload.name_in_paper for workload in several} & known.keys()
+    if not names:
+        return UNKNOWN
+    return f"{reach(known[name] for name in names)} (of {len(names)})"
 
 
 def known_by(several: Several) -> str:
     """What the saving is known by. Live programs take and free memory of their own."""
-    freed = [
-        100 * share
-        for workload in several
-        if not workload.is_live
-        for share in workload.freed_share(NUKSM)
-    ]
+    freed = every(
+        [workload for workload in several if not workload.is_live],
+        lambda one: one.freed_share(NUKSM),
+    )
     if not freed:
         return "by KSM's counters; free memory is in the table"
-    return f"by KSM's counters; {reach(freed)} % of that became free, but for databases"
+    percent = reach(100 * share for share in freed)
+    return f"by KSM's counters; {percent} % of that became free, but for databases"
 
 
 def claims(
@@ -359,11 +365,7 @@ def claims(
         Claim(
             f"{where}KSM: the slower of two equal instances is slower by, %",
             stated_differences(several),
-            reach(
-                percent
-                for workload in several
-                for percent in workload.difference_percent(STOCK)
-            ),
+            reach(every(several, lambda one: one.difference_percent(STOCK))),
             MODELLED,
             "accesses wait for each other here, and overlap there, which "
             + sensitivity.explained(differences(groups, several), hardware),
@@ -373,14 +375,7 @@ def claims(
         Claim(
             f"{where}nuKSM: fairness",
             reach((row["fairness_nuksm"] for row in rows), 2),
-            reach(
-                (
-                    fairness
-                    for workload in several
-                    for fairness in workload.fairness(NUKSM)
-                ),
-                3,
-            ),
+            reach(every(several, lambda one: one.fairness(NUKSM)), 3),
             MODELLED,
             "each page is near for one of both, by a number like chance's, as in the "
             "paper",
@@ -388,7 +383,7 @@ def claims(
         Claim(
             f"{where}nuKSM: memory saved, KSM's being 1",
             reach((row["saved_nuksm"] / row["saved_ksm"] for row in rows), 3),
-            reach((share for workload in several for share in saved(workload)), 3),
+            reach(every(several, saved), 3),
             MEASURED,
             known_by(several),
         ),
@@ -407,7 +402,7 @@ def fairness_claims(
             f"{where}, {configuration.name}: fairness",
             UNKNOWN,
             reach(
-                (found for one in several for found in one.fairness(configuration)), 3
+                every(several, partial(Merits.fairness, configuration=configuration)), 3
             ),
             MODELLED,
             remark,
