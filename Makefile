@@ -41,12 +41,13 @@ READY := setup build
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 $(WAITING:%=engine-%) engine-program engine-slow engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-slow guest-4 vms counter package cost bench paper mutants build build-demo build-lab program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
+.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 $(WAITING:%=engine-%) engine-program engine-slow engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-slow guest-4 vms counter package cost bench paper mutants build build-lab program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
 
-demo: setup-demo build-demo ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, nuksm-7.3, stock-7.3, or /path/to/vmlinuz
+demo: setup-demo build-lab ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, nuksm-7.3, stock-7.3, or /path/to/vmlinuz
+	cargo build --locked --package nuksm
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
 test: setup ## for everybody, and CI: check, unit, engine and program on two nodes, a minute of fuzz
@@ -150,7 +151,7 @@ package: $(READY) deb ## test the Debian package and its unit, under systemd in 
 		$(PYTHON) -m nuksmlab.systemd "$$(cat build/debian-root)" \
 		$(subst $(PYTHON),python3,$(GUEST_TESTS)) -m package
 
-cost: setup build ## measure a pass over 1 GiB of merged pages, serving 64 tenants, and what readers cost ksmd
+cost: setup build program ## measure a pass over 1 GiB of merged pages, serving 64 tenants, and what readers cost ksmd
 	$(IN_MACHINE) --nodes 2 --memory-mib 2048 --output build/cost -- $(GUEST_TESTS) -m cost
 	cat build/cost/*.json
 	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/cost-readers -- $(ENGINE_TESTS) -m cost -s
@@ -158,24 +159,23 @@ cost: setup build ## measure a pass over 1 GiB of merged pages, serving 64 tenan
 bench: setup build ## measure the engine's scans against stock's; QUICK=1 for ten minutes; VERSION=7.3 CPUS=2
 	$(PYTHON) -m nuksmlab.bench all --version $(VERSION) $(if $(QUICK),--quick) $(if $(CPUS),--cpus $(CPUS))
 
-paper: $(READY) ## reproduce the paper; QUICK=1 in small, EXPERIMENT=NAME one only, HOST=1 on this machine, with QUICK=1 a rehearsal of that
+paper: $(READY) $(if $(READY),program) ## reproduce the paper; QUICK=1 in small, EXPERIMENT=NAME one only, HOST=1 on this machine, with QUICK=1 a rehearsal of that
 	exec $(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) $(if $(HOST),--host) \
 		$(if $(EXPERIMENT),--experiment $(EXPERIMENT)) $(if $(HARDWARE),--hardware "$(HARDWARE)")
 
-mutants: $(READY) ## break the engine and the planner on purpose, and see who notices; NAME=, ALL=1 asks all tests
+mutants: $(READY) $(if $(READY),program) ## break the engine and the planner on purpose, and see who notices; NAME=, ALL=1 asks all tests
 	$(PYTHON) -m nuksmlab.mutants $(if $(ALL),--all) $(NAME)
 
-build: build-lab ## build the program, the tenant, the fuzzer, the workloads and the counter
-	cargo build --locked --release
-
-build-demo: build-lab # what tests of the program are linked with, too
-	cargo build --locked --package nuksm
+# With the program's tests: they ask others for more, so that it is built once more for them,
+# and machines that run it meanwhile would miss it.
+build: build-lab ## build what is tested: the program, the tenant, the fuzzer, the workloads and the counter
+	cargo test --locked --workspace --no-run
 
 build-lab:
 	for part in tenant fuzz workloads plugin; do \
 		$(MAKE) --no-print-directory -C lab/$$part OUT=$(CURDIR)/build || exit; done
 
-program: ## build the program only
+program: ## build the program as users have it
 	cargo build --locked --release --package nuksm
 
 # By sudo, what was built before is installed: root may have no Rust.

@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import program
+from nuksmlab import paths, program
 from nuksmlab.ksm import Ksm
 from nuksmlab.tenant import StartTenant
 
 MERGED_MIB = 1024
+
+
+def place() -> program.Pass:
+    return program.place_once("fair", binary=paths.NUKSM_RELEASE)
 
 
 @pytest.mark.cost
@@ -19,12 +23,12 @@ def test_pass_over_one_gib(start: StartTenant, ksm: Ksm, output: Path) -> None:
     """The times are reported, not asserted: they are those of this host."""
     tenants = [start(f"vm-{node}", node, mib=MERGED_MIB) for node in (0, 1)]
     ksm.merge(sum(tenant.equal_pages for tenant in tenants))
-    first = program.place_once("fair")
+    first = place()
     ksm.settle()
-    left_over = program.place_once("fair")
+    left_over = place()
     assert left_over["moved"] == first["refused"]
     ksm.settle()
-    idle = program.place_once("fair")
+    idle = place()
     record = {"moving": first, "left_over": left_over, "moving_nothing": idle}
     (output / "cost.json").write_text(json.dumps(record, indent=1) + "\n")
     assert idle["merged_pages"] == MERGED_MIB * 256

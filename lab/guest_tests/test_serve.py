@@ -39,7 +39,9 @@ def free_port() -> int:
 
 
 class Daemon:
-    def __init__(self, config: Path, text: str, log: Path, interval: int) -> None:
+    def __init__(
+        self, config: Path, text: str, log: Path, interval: int, binary: Path
+    ) -> None:
         self.port = free_port()
         self.interval = interval
         self.config = config
@@ -47,7 +49,7 @@ class Daemon:
         self.write(text)
         with log.open("w") as errors:
             self.process = subprocess.Popen(
-                [str(paths.NUKSM), "serve", "--config", str(config)],
+                [str(binary), "serve", "--config", str(config)],
                 stderr=errors,
             )
         self.until(lambda: self.get("/healthz") == 200, "a first collection")
@@ -108,10 +110,10 @@ class Daemon:
 def serve(tmp_path: Path) -> Iterator[Serve]:
     daemons: list[Daemon] = []
 
-    def start(text: str = "", interval: int = 1) -> Daemon:
+    def start(text: str = "", interval: int = 1, binary: Path = paths.NUKSM) -> Daemon:
         number = len(daemons)
         config, log = tmp_path / f"{number}.toml", tmp_path / f"{number}.log"
-        daemons.append(Daemon(config, text, log, interval))
+        daemons.append(Daemon(config, text, log, interval, binary))
         return daemons[-1]
 
     yield start
@@ -325,7 +327,7 @@ def test_cost_of_serving_many_tenants(
     tenants = [start(f"vm-{n}", n % 2, mib=MEASURED_MIB) for n in range(64)]
     ksm.merge(sum(tenant.equal_pages for tenant in tenants))
     began = time.monotonic()
-    daemon = serve("[place]\ninterval = 10\n", interval=10)
+    daemon = serve("[place]\ninterval = 10\n", 10, paths.NUKSM_RELEASE)
     passes = "nuksm_place_passes_total"
     daemon.until(lambda: value(daemon.scrape(), passes) > 0, "the first pass")
     looks, kib = [], []

@@ -13,9 +13,10 @@ BOUND = BUILD / "bound"
 NEIGHBOUR = BUILD / "neighbour"
 SMALL_VM = BUILD / "small_vm"
 COUNTER = BUILD / "dram.so"
-NUKSM = REPOSITORY / "target" / "release" / "nuksm"
-# Not optimized, and built in less than half of the time: a newcomer waits for it.
-NUKSM_DEV = REPOSITORY / "target" / "debug" / "nuksm"
+# Built in less than half of the time, and it checks its arithmetic.
+NUKSM = REPOSITORY / "target" / "debug" / "nuksm"
+# As users have it: for what it costs.
+NUKSM_RELEASE = REPOSITORY / "target" / "release" / "nuksm"
 
 
 def cache() -> Path:

@@ -3,22 +3,38 @@
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from nuksmlab import paths
 
+Install = Callable[[str, Path], None]
 
-def install(command: str, root: Path) -> None:
-    script = paths.REPOSITORY / "packaging" / "install.sh"
-    environment = {**os.environ, "DESTDIR": str(root), "PREFIX": "/opt/nuksm"}
-    subprocess.run([script, command], env=environment, check=True)
+
+@pytest.fixture
+def install(tmp_path_factory: pytest.TempPathFactory) -> Install:
+    """From a repository where the program that is tested is the one to install."""
+    repository = tmp_path_factory.mktemp("repository")
+    (repository / "packaging").symlink_to(paths.REPOSITORY / "packaging")
+    program = repository / "target" / "release" / "nuksm"
+    program.parent.mkdir(parents=True)
+    program.symlink_to(paths.NUKSM)
+
+    def run(command: str, root: Path) -> None:
+        script = repository / "packaging" / "install.sh"
+        environment = {**os.environ, "DESTDIR": str(root), "PREFIX": "/opt/nuksm"}
+        subprocess.run([script, command], env=environment, check=True)
+
+    return run
 
 
 def files(root: Path) -> set[str]:
     return {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()}
 
 
-def test_all_is_installed_and_removed(tmp_path: Path) -> None:
+def test_all_is_installed_and_removed(install: Install, tmp_path: Path) -> None:
     install("install", tmp_path)
     installed = files(tmp_path)
     assert {
@@ -38,7 +54,7 @@ def test_all_is_installed_and_removed(tmp_path: Path) -> None:
     assert files(tmp_path) == set()
 
 
-def test_a_changed_configuration_stays(tmp_path: Path) -> None:
+def test_a_changed_configuration_stays(install: Install, tmp_path: Path) -> None:
     install("install", tmp_path)
     config = tmp_path / "etc/nuksm.toml"
     config.write_text("[place]\n")

@@ -69,12 +69,12 @@ class Lab:
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    for program in ("TENANT", "BOUND", "COUNTER", "NUKSM", "WORKLOAD"):
+    for program in ("TENANT", "BOUND", "COUNTER", "NUKSM", "NUKSM_RELEASE", "WORKLOAD"):
         (tmp_path / program).touch()
         monkeypatch.setattr(paths, program, tmp_path / program)
     lab = Lab(tmp_path)
     lab.raw.mkdir()
-    programs = (paths.BOUND, paths.NUKSM)
+    programs = (paths.BOUND, paths.NUKSM_RELEASE)
     monkeypatch.setattr(kernels, "build", lambda *_: lab.engine)
     monkeypatch.setattr(kernels, "find", lambda _: lab.program("stock"))
     monkeypatch.setattr(accelerator, "qemu_version", lambda: "0")

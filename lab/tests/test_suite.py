@@ -141,6 +141,13 @@ def test_the_others_go_on_when_a_part_fails(tmp_path: Path) -> None:
     assert "what bad said at the end:\nthree\n" in said
 
 
+def test_what_nothing_waits_for_gives_way(tmp_path: Path) -> None:
+    said, _ = started(tmp_path, "nice", good="nice").communicate()
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    assert f"bad  | {mine}\n" in said
+    assert f"good | {mine + 5}\n" in said
+
+
 def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         _, said = (process := started(tmp_path, "false", full)).communicate()

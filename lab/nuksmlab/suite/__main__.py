@@ -35,6 +35,8 @@ LAST_LINES = 40
 MEMORY = Path("/proc/meminfo")
 # Of memory, what the largest part needs.
 PART_GIB = 5
+# What nothing waits for gives way to what others wait for: so the last ends sooner.
+GIVES_WAY = ("nice", "-n", "5")
 # Variables that parts set, or that change what they do, and that whoever starts all of
 # them may have in the environment: the Makefile's, compilers' and pytest's.
 SETTINGS = (
@@ -73,12 +75,17 @@ def last_lines(name: str) -> list[str]:
 class Running:
     """A part, which ends when this process does, with all that it has started."""
 
-    def __init__(self, part: Part, lines: "queue.Queue[Line]", lock: int) -> None:
+    def __init__(
+        self, part: Part, lines: "queue.Queue[Line]", lock: int, *, waited_for: bool
+    ) -> None:
         self.part = part
         self.kept = (OUTPUT / f"{part.name}.txt").open("wb", buffering=0)
         self.began = time.monotonic()
         self.process = guard.start(
-            ["make", "--no-print-directory", *part.arguments, "READY="],
+            [
+                *(() if waited_for else GIVES_WAY),
+                *("make", "--no-print-directory", *part.arguments, "READY="),
+            ],
             grace=END_SECONDS,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -105,6 +112,7 @@ class Running:
 class Suite:
     def __init__(self, parts: Sequence[Part], at_once: int, lock: int) -> None:
         self.parts, self.at_once, self.lock = parts, at_once, lock
+        self.waited_for = plan.waited_for(parts)
         self.last: dict[str, float] = {}
         with contextlib.suppress(FileNotFoundError, ValueError):
             self.last = json.loads(SECONDS.read_text())
@@ -125,7 +133,9 @@ class Suite:
             known = self.last.get(part.name)
             took = f"; it took {clock(known)} the last time" if known else ""
             self.say(part.name, f"begins{took}")
-            self.running[part.name] = Running(part, self.lines, self.lock)
+            self.running[part.name] = Running(
+                part, self.lines, self.lock, waited_for=part.name in self.waited_for
+            )
 
     def ended(self, name: str) -> None:
         part = self.running.pop(name)

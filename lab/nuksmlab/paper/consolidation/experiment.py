@@ -28,7 +28,7 @@ SOURCES = (
     "virtual.py",
     *(f"paper/{NAME}/{name}" for name in ("guest.py", "init.sh", "service.py")),
 )
-PROGRAMS = (paths.BOUND, paths.NUKSM)
+PROGRAMS = (paths.BOUND, paths.NUKSM_RELEASE)
 USER_SPACE = "the guests' files"
 MACHINE = Machine(2, NODE_MIB)
 

@@ -68,7 +68,8 @@ def record(
     name: str, plan: Plan, guests: Sequence[Running], over: Callable[[], bool]
 ) -> Phase:
     """From now until it is over; guests have their load meanwhile."""
-    command = [str(paths.NUKSM), "record", "--counters", "--output", str(OUTPUT / name)]
+    command = [str(paths.NUKSM_RELEASE), "record", "--counters"]
+    command += ["--output", str(OUTPUT / name)]
     began, cpu = time.monotonic(), [cpu_seconds(one.process.pid) for one in guests]
     with subprocess.Popen(
         [*command, "--interval", str(plan["interval_seconds"])]
