@@ -128,6 +128,26 @@ def nine_percent_remote(result: Result) -> None:
         put(instance, 0.91)
 
 
+def more_remote_than_without(result: Result) -> None:
+    for instance in result["instances"]:
+        put(instance, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "goal"),
+    [
+        (use.SETTLED, "remote accesses, %, against nuKSM's"),
+        (use.RELOCATED, "remote accesses, 10 looks later, %"),
+    ],
+)
+def test_a_tenant_that_moved_is_found_out_where_copies_keep_pages_from_him(
+    kind: str, goal: str
+) -> None:
+    name = f"2 nodes, {kind} 5 % hot, nuKSM, replicas 5 %"
+    assert replicated(lambda _: None, kind=kind) == []
+    assert replicated(more_remote_than_without, kind=kind) == [f"{name}: {goal}"]
+
+
 @pytest.mark.parametrize(
     ("change", "goals"),
     [

@@ -138,6 +138,10 @@ CHANGED = (
     "eight in some runs; none after 48. How much may change (a tenth of a percent of "
     "what is mapped, 5 % where looks see about half of the pages used) was chosen when "
     "changes had been seen.",
+    "Replicas: ten looks after a tenant had gone to another one's node, no more "
+    "accesses were to be remote than without replicas, as anywhere else; in two runs "
+    "two copies of 102 were left then on the node that he had left, and 0.90 % were "
+    "remote. Now thirty looks after.",
     "Replicas: that accesses are remote no more than what has to be and 2 points, was "
     "wanted where all hot pages fit in the budget; since a full run, of each budget "
     "and hot part, with three quarters of what could be gained by Zipf's law, where "

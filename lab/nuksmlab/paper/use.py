@@ -13,8 +13,9 @@ from nuksmlab.workload import Instance
 NAME = "skewed"
 
 EQUAL, ZIPF, APART, IDLE = "equal", "zipf", "apart", "idle"
-# The hot pages become others half-way, or a tenant goes to another one's node.
-MOVED, RELOCATED = "moved", "relocated"
+# The hot pages become others half-way, or a tenant goes to another one's node, and has
+# gone there some time ago.
+MOVED, RELOCATED, SETTLED = "moved", "relocated", "settled"
 
 # Operations a second, for each page: as of 16 GiB, used 20 million times a second.
 USES_BY_PAGE = 5
@@ -30,6 +31,11 @@ WATCHED_PERCENT = 5
 LATE_LOOKS = 20
 # After that.
 LOOKS_AFTER_MOVE = 10
+LOOKS_AFTER = {
+    MOVED: LOOKS_AFTER_MOVE,
+    RELOCATED: LOOKS_AFTER_MOVE,
+    SETTLED: 3 * LOOKS_AFTER_MOVE,
+}
 
 
 def configure(ksm: Ksm, use: Use) -> None:
@@ -130,9 +136,9 @@ def merge(ksm: Ksm, use: Use, running: Sequence[Running]) -> Learned | None:
         late = late_changes(watch) if use["budget_percent"] == WATCHED_PERCENT else None
     if use["kind"] == MOVED:
         prefer(use, instances, instances[0].pages // 2)
-    if use["kind"] == RELOCATED:
+    if use["kind"] in (RELOCATED, SETTLED):
         instances[-1].move(instances[0].node)
-    if use["kind"] in (MOVED, RELOCATED):
+    if after := LOOKS_AFTER.get(use["kind"]):
         with using(use, instances):
-            watch.look(LOOKS_AFTER_MOVE)
+            watch.look(after)
     return watch.learned(late)

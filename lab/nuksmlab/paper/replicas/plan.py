@@ -45,6 +45,7 @@ OTHERS = (
     (use.APART, 5),
     (use.MOVED, 5),
     (use.RELOCATED, 5),
+    (use.SETTLED, 5),
     (use.IDLE, 5),
 )
 
