@@ -72,7 +72,7 @@ impl MemoryFile {
     /// Pages that are still to be read.
     #[must_use]
     pub fn pages_left(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.pages).sum()
+        self.segments.iter().map(|segment| segment.pages).fold(0, u64::saturating_add)
     }
 
     /// Reads the next pages into `pages`; false at the end.
@@ -88,7 +88,8 @@ impl MemoryFile {
             .map_err(|source| Error::Unreadable { path: self.path.clone(), source })?;
         for bytes in buffer.chunks_exact(page_bytes()) {
             pages.push(page(segment.address, bytes));
-            segment.address += page_size();
+            // A core may say that it ends where addresses do.
+            segment.address = segment.address.wrapping_add(page_size());
             segment.offset += page_size();
             segment.pages -= 1;
         }
@@ -223,6 +224,13 @@ mod tests {
             (0xa000_0000, false),
         ];
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn a_core_may_end_where_addresses_do() {
+        let last = 0_u64.wrapping_sub(page_size());
+        let seen = read(&elf(4, &[(PT_LOAD, last, 0, &pages(&[1, 0]))]));
+        assert_eq!(seen, [(last, false), (0, true)]);
     }
 
     #[test]

@@ -242,7 +242,7 @@ impl PagesByNode {
     /// Of all nodes.
     #[must_use]
     pub fn sum(&self) -> u64 {
-        self.0.values().sum()
+        self.0.values().copied().fold(0, u64::saturating_add)
     }
 }
 

@@ -72,6 +72,40 @@ fn keys_end_it_before() {
     assert!(status.success() && said.contains("showed 1 of 2 samples"), "{said}");
 }
 
+/// Anybody may have written it.
+#[test]
+fn counters_as_large_as_can_be_are_shown() {
+    let most = u64::MAX;
+    let ksm = format!(
+        "\"run\":1,\"pages_shared\":{most},\"pages_sharing\":{most},\"pages_unshared\":{most},\
+         \"pages_volatile\":{most},\"pages_to_scan\":1,\"sleep_millisecs\":{most}"
+    );
+    let used = format!("\"merged_pages\":{most},\"local_mappings\":{most},\"remote_mappings\":{most}");
+    let node = format!("{{\"node\":0,{used},\"free_bytes\":{most}}}");
+    let tenant = |pid| {
+        format!(
+            "{{\"pid\":{pid},\"name\":\"t\",\"node\":0,\"nice\":0,{used},\"saved_bytes\":{most},\
+             \"tracked_pages\":{most},\"ksm_merged_local\":{most},\"ksm_merged_remote\":{most}}}"
+        )
+    };
+    let more = format!(
+        "\"engine\":{{\"index\":\"checksum\",\"replicas_by_node\":{{\"0\":{most},\"1\":{most}}}}},\"nodes\":[{node}],\
+         \"tenants\":[{},{}],\"notes\"",
+        tenant(1),
+        tenant(2)
+    );
+    let text = recording()
+        .replace("\"run\":1", &ksm)
+        .replace("\"zero_page_saved_bytes\":0", &format!("\"zero_page_saved_bytes\":{most}"))
+        .replace("\"notes\"", &more);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ksm.jsonl");
+    fs::write(&path, text).unwrap();
+    let (status, said) = play(&path, b"");
+    assert!(status.success() && said.contains("showed 2 of 2 samples"), "{said}");
+    assert!(said.contains(&most.to_string()), "{said}");
+}
+
 #[test]
 fn without_a_sample_there_is_nothing_to_show() {
     let dir = tempfile::tempdir().unwrap();

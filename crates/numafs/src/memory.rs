@@ -29,7 +29,7 @@ impl Memory {
                 continue;
             };
             let bytes =
-                value.trim().strip_suffix(" kB").and_then(|kib| kib.parse::<u64>().ok()).map(|kib| kib << 10);
+                value.trim().strip_suffix(" kB").and_then(|kib| kib.parse::<u64>().ok()).map(|kib| kib.saturating_mul(1024));
             match name.rsplit(' ').next() {
                 Some("MemTotal") => memory.total_bytes = bytes,
                 Some("MemFree") => memory.free_bytes = bytes,

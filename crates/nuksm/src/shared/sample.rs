@@ -163,7 +163,7 @@ impl Sample {
     pub fn full_scan_seconds(&self) -> Option<f64> {
         let ksm = &self.ksm;
         let tracked = [ksm.pages_shared, ksm.pages_sharing, ksm.pages_unshared, ksm.pages_volatile];
-        let tracked = tracked.into_iter().flatten().sum();
+        let tracked = tracked.into_iter().flatten().fold(0, u64::saturating_add);
         let (pages, sleep) = ksm.pages_to_scan.zip(ksm.sleep_millisecs)?;
         nuksm_model::full_scan_seconds(tracked, pages, sleep)
     }

@@ -68,7 +68,7 @@ fn cost(state: &State, tenant: &TenantRow) -> String {
     let Some(pages) = tenant.tracked_pages else {
         return "cost    unknown: this kernel does not say which pages ksmd looks at".into();
     };
-    let all: u64 = state.tenants().iter().filter_map(|row| row.tracked_pages).sum();
+    let all = state.tenants().iter().filter_map(|row| row.tracked_pages).fold(0, u64::saturating_add);
     let part = pages as f64 / all.max(1) as f64;
     let cpu = state.ksmd_share.map(|share| format!(", about {:.1} % of a CPU", share * part * 100.0));
     format!(

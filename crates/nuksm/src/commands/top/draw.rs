@@ -165,7 +165,10 @@ fn draw_chart(frame: &mut Frame, title: &str, values: &[u64], area: Rect) {
     frame.render_widget(Line::styled(cut(title.to_owned(), heading.width), strong()), heading);
     let shown = &values[values.len().saturating_sub(chart.width.into())..];
     let most = values.iter().copied().max().unwrap_or(0);
-    frame.render_widget(Sparkline::default().data(shown).max(most.max(1)), chart);
+    // It multiplies what it is given.
+    let unit = (most >> 32) + 1;
+    let heights = shown.iter().map(|value| value / unit);
+    frame.render_widget(Sparkline::default().data(heights).max((most / unit).max(1)), chart);
 }
 
 /// A row per node, with a bar of local and remote uses.
@@ -180,7 +183,7 @@ fn draw_nodes(frame: &mut Frame, nodes: &[NodeRow], colour: bool, area: Rect) {
         strong(),
     )];
     for row in nodes.iter().take(NODES) {
-        let all = row.local_mappings + row.remote_mappings;
+        let all = row.local_mappings.saturating_add(row.remote_mappings);
         let part = |count: u64| {
             let cells = (count as f64 * width as f64 / all.max(1) as f64).round();
             // Between 0 and the width of the screen.

@@ -264,7 +264,7 @@ pub fn saved_bytes(sample: &Sample) -> u64 {
     let savings = &sample.savings;
     match savings.net_saved_bytes {
         Some(net) => u64::try_from(net).unwrap_or(0),
-        None => savings.saved_bytes + savings.zero_page_saved_bytes,
+        None => savings.saved_bytes.saturating_add(savings.zero_page_saved_bytes),
     }
 }
 
