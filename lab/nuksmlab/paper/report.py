@@ -141,7 +141,7 @@ CHANGED = (
     "Replicas: ten looks after a tenant had gone to another one's node, no more "
     "accesses were to be remote than without replicas, as anywhere else; in two runs "
     "two copies of 102 were left then on the node that he had left, and 0.90 % were "
-    "remote. Now thirty looks after.",
+    "remote. Now that is wanted thirty looks after, and ten after 2 points.",
     "Replicas: that accesses are remote no more than what has to be and 2 points, was "
     "wanted where all hot pages fit in the budget; since a full run, of each budget "
     "and hot part, with three quarters of what could be gained by Zipf's law, where "

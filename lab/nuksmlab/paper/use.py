@@ -13,8 +13,8 @@ from nuksmlab.workload import Instance
 NAME = "skewed"
 
 EQUAL, ZIPF, APART, IDLE = "equal", "zipf", "apart", "idle"
-# The hot pages become others half-way, or a tenant goes to another one's node, and has
-# gone there some time ago.
+# The hot pages become others half-way, or a tenant goes to another one's node: just
+# now, or some time ago.
 MOVED, RELOCATED, SETTLED = "moved", "relocated", "settled"
 
 # Operations a second, for each page: as of 16 GiB, used 20 million times a second.

@@ -187,12 +187,11 @@ def checks(outcomes: Outcomes) -> Iterator[Check]:
         assert learned
         budget, hot = one.use["budget_percent"], one.use["hot_percent"]
         fair, stock = outcomes.of(one, plan.FAIR), outcomes.of(one, plan.KSM)
-        if one.use["kind"] != use.RELOCATED:
-            yield at_most(
-                f"{one.name}: remote accesses, %, against nuKSM's",
-                [one.remote()],
-                fair.remote() + CHANCE,
-            )
+        yield at_most(
+            f"{one.name}: remote accesses, %, against nuKSM's",
+            [one.remote()],
+            fair.remote() + (MORE if one.use["kind"] == use.RELOCATED else CHANCE),
+        )
         yield at_most(
             f"{one.name}: replicas, at any time",
             [learned["most"]],
