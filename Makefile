@@ -36,6 +36,9 @@ unexport CARGO_BUILD_TARGET
 # make signals what it has started itself, and a shell that waits for another command would
 # end alone.
 
+# $(call put,FROM,TO): a copy, put there at once, if it is another one.
+put = cmp -s $1 $2 || { cp $1 $2.new && mv $2.new $2; }
+
 # What targets need; nothing, where nuksmlab.suite has seen to it.
 READY := setup build
 
@@ -48,6 +51,7 @@ help: ## list the targets
 
 demo: setup-demo build-lab ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, nuksm-7.3, stock-7.3, or /path/to/vmlinuz
 	cargo build --locked --package nuksm
+	@$(call put,target/debug/nuksm,build/nuksm-demo)
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
 test: setup ## for everybody, and CI: check, unit, engine and program on two nodes, a minute of fuzz
@@ -166,10 +170,11 @@ paper: $(READY) $(if $(READY),program) ## reproduce the paper; QUICK=1 in small,
 mutants: $(READY) $(if $(READY),program) ## break the engine and the planner on purpose, and see who notices; NAME=, ALL=1 asks all tests
 	$(PYTHON) -m nuksmlab.mutants $(if $(ALL),--all) $(NAME)
 
-# With the program's tests: they ask others for more, so that it is built once more for them,
-# and machines that run it meanwhile would miss it.
+# Cargo links the program anew for its tests, which ask other crates for more features, and
+# after each change: machines run a copy.
 build: build-lab ## build what is tested: the program, the tenant, the fuzzer, the workloads and the counter
 	cargo test --locked --workspace --no-run
+	@$(call put,target/debug/nuksm,build/nuksm)
 
 build-lab:
 	for part in tenant fuzz workloads plugin; do \

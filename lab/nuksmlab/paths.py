@@ -13,8 +13,9 @@ BOUND = BUILD / "bound"
 NEIGHBOUR = BUILD / "neighbour"
 SMALL_VM = BUILD / "small_vm"
 COUNTER = BUILD / "dram.so"
-# Built in less than half of the time, and it checks its arithmetic.
-NUKSM = REPOSITORY / "target" / "debug" / "nuksm"
+# Hardly optimized: built in less than half of the time. And it checks its arithmetic.
+NUKSM = BUILD / "nuksm"
+NUKSM_DEMO = BUILD / "nuksm-demo"
 # As users have it: for what it costs.
 NUKSM_RELEASE = REPOSITORY / "target" / "release" / "nuksm"
 

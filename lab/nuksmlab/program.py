@@ -74,8 +74,8 @@ def read_json(*arguments: str, binary: Path = paths.NUKSM) -> Any:
     return json.loads(done.stdout)
 
 
-def status() -> Status:
-    return cast(Status, read_json("status"))
+def status(binary: Path = paths.NUKSM) -> Status:
+    return cast(Status, read_json("status", binary=binary))
 
 
 def place_once(policy: str, *options: str, binary: Path = paths.NUKSM) -> Pass:

@@ -7,6 +7,9 @@ from nuksmlab import policy
 from nuksmlab.ksm import FAST, Ksm
 from nuksmlab.tenant import Tenant
 
+# With pauses, so that others get the CPU.
+ON_AND_ON = {**FAST, "sleep_millisecs": 50}
+
 
 def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
     """All of them, at once or a second time."""
@@ -14,9 +17,9 @@ def merge(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
 
 
 def keep_merging(ksm: Ksm, tenants: Sequence[Tenant]) -> None:
-    """The same; ksmd goes on as quickly."""
+    """The same; ksmd goes on."""
     merge(ksm, tenants)
-    ksm.set_speed(FAST)
+    ksm.set_speed(ON_AND_ON)
 
 
 def off(tenant: Tenant, wanted: Sequence[float]) -> str | None:

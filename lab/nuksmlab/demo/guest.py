@@ -16,7 +16,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from nuksmlab import numa, program
+from nuksmlab import numa, paths, program
 from nuksmlab.demo import paper
 from nuksmlab.demo.records import Observed, Phase, SeenTenant
 from nuksmlab.ksm import Ksm
@@ -60,7 +60,7 @@ def place(tenants: Sequence[Tenant], name: str, policy: str, ksm: Ksm) -> Phase:
     before = ksm.counters()
     passes = []
     for _ in range(2):
-        passes.append(program.place_once(policy))
+        passes.append(program.place_once(policy, binary=paths.NUKSM_DEMO))
         ksm.settle()
     after = ksm.counters()
     for number, record in enumerate(passes, start=1):
@@ -77,7 +77,7 @@ def phase(
     before: dict[str, int],
     after: dict[str, int],
 ) -> Phase:
-    status = program.status()
+    status = program.status(paths.NUKSM_DEMO)
     return {
         "name": name,
         "passes": passes,

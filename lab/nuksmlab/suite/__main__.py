@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs the tests' parts side by side, twice as many as there are CPUs.
 
+What nothing waits for gives way to what others wait for: so the last ends sooner.
+
 What a part says is passed on line by line, and kept in build/test/PART.txt. How long
 each one took is kept in build/test/seconds.json, for the next time's estimate. A part
 that fails ends those that need it; the others go on.
@@ -35,8 +37,6 @@ LAST_LINES = 40
 MEMORY = Path("/proc/meminfo")
 # Of memory, what the largest part needs.
 PART_GIB = 5
-# What nothing waits for gives way to what others wait for: so the last ends sooner.
-GIVES_WAY = ("nice", "-n", "5")
 # Variables that parts set, or that change what they do, and that whoever starts all of
 # them may have in the environment: the Makefile's, compilers' and pytest's.
 SETTINGS = (
@@ -82,15 +82,13 @@ class Running:
         self.kept = (OUTPUT / f"{part.name}.txt").open("wb", buffering=0)
         self.began = time.monotonic()
         self.process = guard.start(
-            [
-                *(() if waited_for else GIVES_WAY),
-                *("make", "--no-print-directory", *part.arguments, "READY="),
-            ],
+            ["make", "--no-print-directory", *part.arguments, "READY="],
             grace=END_SECONDS,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             environment={k: v for k, v in os.environ.items() if k not in SETTINGS},
             held=[lock],
+            gives_way=not waited_for,
         )
         threading.Thread(target=self._pass_on, args=(lines,), daemon=True).start()
 
