@@ -28,8 +28,11 @@ impl Memory {
             let Some((name, value)) = line.split_once(':') else {
                 continue;
             };
-            let bytes =
-                value.trim().strip_suffix(" kB").and_then(|kib| kib.parse::<u64>().ok()).map(|kib| kib.saturating_mul(1024));
+            let bytes = value
+                .trim()
+                .strip_suffix(" kB")
+                .and_then(|kib| kib.parse::<u64>().ok())
+                .map(|kib| kib.saturating_mul(1024));
             match name.rsplit(' ').next() {
                 Some("MemTotal") => memory.total_bytes = bytes,
                 Some("MemFree") => memory.free_bytes = bytes,

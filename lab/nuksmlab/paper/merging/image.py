@@ -11,9 +11,12 @@ import sys
 from pathlib import Path
 
 PAGE_BYTES = mmap.PAGESIZE
+# Linux 5.14. A fault for each page takes half a millisecond under User-Mode Linux.
+MADV_POPULATE_READ = 22
 
 
 def bad_pages(memory: mmap.mmap, path: Path) -> int:
+    memory.madvise(MADV_POPULATE_READ)
     with path.open("rb") as file:
         return sum(
             file.read(PAGE_BYTES) != memory[at : at + PAGE_BYTES]
@@ -24,7 +27,8 @@ def bad_pages(memory: mmap.mmap, path: Path) -> int:
 def main() -> None:
     path = Path(sys.argv[1])
     size = path.stat().st_size
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+    memory = mmap.mmap(-1, size, flags=flags)
     memory.madvise(mmap.MADV_MERGEABLE)
     with path.open("rb", buffering=0) as file:
         for at in range(0, size, 1 << 20):
