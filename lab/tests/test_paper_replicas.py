@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from unittest import mock
 
 import pytest
 from made_up import (
@@ -17,7 +18,8 @@ from made_up import (
 
 from nuksmlab.paper import use
 from nuksmlab.paper.extent import QUICK
-from nuksmlab.paper.trial import Result
+from nuksmlab.paper.trial import Result, Use
+from nuksmlab.workload import Instance
 
 
 def replicated(
@@ -172,3 +174,27 @@ def test_replicas_that_cost_more_or_buy_less_are_found_out(
 ) -> None:
     name = "2 nodes, equal 5 % hot, nuKSM, replicas 5 %"
     assert replicated(change) == [f"{name}: {goal}" for goal in goals]
+
+
+@pytest.mark.parametrize(
+    ("kind", "looks"), [(use.RELOCATED, [24, 10]), (use.SETTLED, [24, 30])]
+)
+def test_a_tenant_goes_to_another_ones_node_and_so_many_looks_come(
+    monkeypatch: pytest.MonkeyPatch, kind: str, looks: list[int]
+) -> None:
+    watch = mock.Mock()
+    monkeypatch.setattr(use, "Watch", lambda _: watch)
+    instances = [mock.MagicMock(spec=Instance, pages=100, node=n) for n in range(2)]
+    for instance in instances:
+        instance.equal_pages = instance.pages
+    wanted: Use = {
+        "kind": kind,
+        "hot_percent": 5,
+        "budget_percent": 0,
+        "across": True,
+        "learns": True,
+    }
+    use.merge(mock.Mock(), wanted, instances)
+    instances[1].move.assert_called_once_with(0)
+    instances[0].move.assert_not_called()
+    assert watch.look.call_args_list == [mock.call(number) for number in looks]
