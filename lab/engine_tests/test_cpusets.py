@@ -184,6 +184,7 @@ def test_looks_leave_pages_where_cpusets_want_them(
         assert process_stat(pair[0].pid)["ksm_merged_remote"] == 0
 
 
+@pytest.mark.slow
 def test_looks_bring_back_what_others_moved(ksm: Ksm, start: StartTenant) -> None:
     """To who uses it: they do not wait for ksmd, who is to ask it, too."""
     ksm.write("look_cpu_permille", 1000)
@@ -225,6 +226,7 @@ def test_who_changes_a_cpuset_in_each_scan_keeps_looks_from_nobody(
     model.check_intact([*tenants, flips])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alone", [True, False])
 def test_who_may_not_have_pages_at_home_draws_none_there(
     ksm: Ksm, start: StartTenant, *, alone: bool
@@ -246,6 +248,7 @@ def test_who_may_not_have_pages_at_home_draws_none_there(
     model.check_intact(tenants)
 
 
+@pytest.mark.slow
 def test_who_may_not_have_pages_at_home_shares_no_copy_there(
     ksm: Ksm, start: StartTenant
 ) -> None:
@@ -267,6 +270,7 @@ def test_who_may_not_have_pages_at_home_shares_no_copy_there(
     model.check_intact(tenants)
 
 
+@pytest.mark.slow
 def test_ksmd_goes_by_what_cpusets_say_now(ksm: Ksm, pair: list[Tenant]) -> None:
     """Not as it came to the process, in the middle of which it rests meanwhile."""
     with cpusets(pair) as cgroups:

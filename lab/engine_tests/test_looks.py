@@ -118,6 +118,7 @@ def test_pages_that_both_use_are_shared_as_the_policy_says(
     check(pair[0], [1 / 2, 1 / 2])
 
 
+@pytest.mark.slow
 def test_who_moves_to_a_full_node_keeps_what_he_has_there(
     ksm: Ksm, start: StartTenant
 ) -> None:
@@ -576,6 +577,7 @@ def test_no_page_follows_to_where_its_tenant_wants_no_memory(
     assert process_stat(tenants[1].pid)["ksm_merged_remote"] == 0
 
 
+@pytest.mark.slow
 def test_no_page_follows_to_where_its_area_wants_no_memory(
     ksm: Ksm, start: StartTenant
 ) -> None:

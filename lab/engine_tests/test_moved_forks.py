@@ -173,6 +173,7 @@ def fork_for_ever(area: mmap.mmap, told: int) -> None:
         os.write(told, b".")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("swap")
 def test_forks_of_who_moved_what_was_paged_out_are_found(
     ksm: Ksm, cgroup: stress.Cgroup
