@@ -137,8 +137,10 @@ static void nuksm_visited(struct page *page)
 	struct folio *folio = page_folio(page);
 
 	if (nuksm_seen.young && folio_mapped(folio)) {
+		migrate_disable();
 		nuksm_promote(folio);
 		lru_add_drain();
+		migrate_enable();
 	}
 	nuksm_seen.young = false;
 }

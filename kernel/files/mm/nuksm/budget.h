@@ -133,16 +133,20 @@ struct nuksm_use {
 	bool in_look;
 };
 
-/* The mapping, whose use is asked for, was used within the look. */
-static void nuksm_add_use(struct nuksm_use *use, const struct ksm_rmap_item *item)
+/*
+ * The mapping, whose use is asked for, was used within the look. Returns whether that is what
+ * @use->counts is of.
+ */
+static bool nuksm_add_use(struct nuksm_use *use, const struct ksm_rmap_item *item)
 {
 	bool counts = nuksm_counts(item);
 
 	use->in_look |= counts;
-	if (nuksm_is_glanced(item)) {
-		use->glanced = true;
-		use->counts |= counts;
-	}
+	if (!nuksm_is_glanced(item))
+		return false;
+	use->glanced = true;
+	use->counts |= counts;
+	return counts;
 }
 
 /*
@@ -195,48 +199,62 @@ static bool nuksm_is_hot_on(const struct ksm_rmap_item *item, int nid)
 	return item->home == nid && nuksm_own_heat(item) == NUKSM_TOUCHED;
 }
 
-/*
- * Of those for whom the page is hot and whose home is @nid, from the one of number @first to the
- * one before number @end, one who may pay for a copy: one whose use counts, if there is; or, with
- * @any, one who did not use it. *@use: theirs.
+/**
+ * struct nuksm_draw - who pays for a copy
+ * @any: one who did not use the page may be asked, too
+ * @first: the first one whose use counts is enough: nobody is to pay yet
+ * @payer: who was drawn; if nobody's use counts, one who might pay
+ * @drawn: of how many mappings whose use counts
+ * @payers: who was asked
  */
-static struct mm_struct *nuksm_payer_among(const struct ksm_stable_node *stable_node, int nid,
-					   unsigned int first, unsigned int end, bool any,
-					   struct nuksm_payers *payers, struct nuksm_use *use)
+struct nuksm_draw {
+	bool any;
+	bool first;
+	struct mm_struct *payer;
+	unsigned int drawn;
+	struct nuksm_payers payers;
+};
+
+/*
+ * Of those for whom the page is hot and whose home is @nid, the ones from number @first to the one
+ * before number @end are asked whether they may pay for a copy. Each mapping whose use counts is
+ * drawn as likely as those before. *@use: theirs.
+ */
+static void nuksm_draw_among(const struct ksm_stable_node *stable_node, int nid,
+			     unsigned int first, unsigned int end,
+			     struct nuksm_draw *draw, struct nuksm_use *use)
 {
 	const struct ksm_rmap_item *item;
-	struct mm_struct *payer = NULL;
 	unsigned int number = 0;
 
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
-		if (use->counts || payers->asked >= NUKSM_PAYERS_ASKED || number == end)
+		if (draw->payers.asked >= NUKSM_PAYERS_ASKED || number == end ||
+		    (draw->first && draw->drawn))
 			break;
 		cond_resched();
 		if (!nuksm_is_hot_on(item, nid) || number++ < first)
 			continue;
 		if ((nuksm_is_glanced(item) || (nuksm_is_used_now(item) && !use->in_look) ||
-		     (any && !payer)) &&
-		    nuksm_might_pay(stable_node, item, payers)) {
-			if (!payer || nuksm_is_glanced(item))
-				payer = item->mm;
-			if (nuksm_is_used_now(item))
-				nuksm_add_use(use, item);
+		     (draw->any && !draw->payer)) &&
+		    nuksm_might_pay(stable_node, item, &draw->payers)) {
+			bool counts = nuksm_is_used_now(item) && nuksm_add_use(use, item);
+
+			if (counts ? !get_random_u32_below(++draw->drawn) : !draw->payer)
+				draw->payer = item->mm;
 		}
 	}
-	return payer;
 }
 
 /*
- * As nuksm_payer_among(), of all of them. Chance says who is asked first: otherwise one might be
- * each time, and have others lose the copy whenever he gets a limit.
+ * Who pays for a copy on @nid. Chance says, evenly among mappings of those who might and whose use
+ * counts: otherwise one might be drawn more often than others, and have them lose the copy by
+ * getting a limit then. It says who is asked first, too, as not all may be. @draw: what is wanted.
  */
 static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, int nid,
-				     bool any, struct nuksm_use *use)
+				     struct nuksm_draw draw, struct nuksm_use *use)
 {
 	const struct ksm_rmap_item *item;
-	struct nuksm_payers payers = {};
 	unsigned int hot = 0, first;
-	struct mm_struct *payer;
 
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
 		hot += nuksm_is_hot_on(item, nid);
@@ -245,10 +263,10 @@ static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, 
 	if (!hot)
 		return NULL;
 	first = get_random_u32_below(hot);
-	payer = nuksm_payer_among(stable_node, nid, first, hot, any, &payers, use);
-	payer = nuksm_payer_among(stable_node, nid, 0, first, any && !payer, &payers, use) ?: payer;
-	mem_cgroup_put(payers.limited);
-	return payer;
+	nuksm_draw_among(stable_node, nid, first, hot, &draw, use);
+	nuksm_draw_among(stable_node, nid, 0, first, &draw, use);
+	mem_cgroup_put(draw.payers.limited);
+	return draw.payer;
 }
 
 /*
@@ -291,11 +309,14 @@ static struct mm_struct *nuksm_affords(const struct ksm_stable_node *stable_node
 {
 	struct nuksm_round *seen = &nuksm_ranking.seen;
 	bool fits = nuksm_fits_budget(1), in_time = nuksm_looks.in_time;
+	bool pays = fits && (stable_node->rank >= NUKSM_RANK_COPIED ||
+			     nuksm_ranking.rules.leaves);
+	struct nuksm_draw draw = { .any = first && !fits, .first = !pays };
 	struct mm_struct *payer = NULL;
 	struct nuksm_use use = {};
 
 	if ((fits || first) && nuksm_takes_replica(nid))
-		payer = nuksm_payer(stable_node, nid, first && !fits, &use);
+		payer = nuksm_payer(stable_node, nid, draw, &use);
 	if (!payer)
 		return NULL;
 	if (first && in_time) {
@@ -308,8 +329,7 @@ static struct mm_struct *nuksm_affords(const struct ksm_stable_node *stable_node
 		if (in_time)
 			nuksm_compare_wanted(&seen->compared[NUKSM_BY_GLANCE], use.counts);
 	}
-	return fits && use.counts && (stable_node->rank >= NUKSM_RANK_COPIED ||
-				      nuksm_ranking.rules.leaves) ? payer : NULL;
+	return pays && use.counts ? payer : NULL;
 }
 
 #endif /* _MM_NUKSM_BUDGET_H */

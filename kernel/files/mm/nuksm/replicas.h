@@ -104,9 +104,11 @@ static int nuksm_map_copy(struct ksm_stable_node *stable_node, struct folio *fro
 {
 	int n;
 
-	/* On its list first: mlock() counts there */
+	/* On its list first: mlock() counts there. It waits in this CPU's batch, which holds it */
+	migrate_disable();
 	folio_add_lru(to);
 	lru_add_drain();
+	migrate_enable();
 	nuksm_window(NUKSM_WINDOW_REPLICA);
 	n = nuksm_remap_sharers(stable_node, from, dup, to, nid);
 	nuksm_trace_replica(from, to, n);

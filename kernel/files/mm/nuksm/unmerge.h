@@ -137,6 +137,9 @@ static bool nuksm_map_instead(struct vm_area_struct *vma, unsigned long address,
 		}
 		set_pte_at(mm, address, ptep, nuksm_pte_of(to, vma, pte));
 		folio_remove_rmap_pte(page_folio(from), from, vma);
+		/* What waits in this CPU's batch is held */
+		if (vma->vm_flags & VM_LOCKED)
+			mlock_drain_local();
 		folio_put(page_folio(from));
 		mapped = true;
 	}
