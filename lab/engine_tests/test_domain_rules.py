@@ -98,6 +98,17 @@ class Tree:
             name: domains.domain_of(tenant.pid) for name, tenant in self.tenants.items()
         }
 
+    def is_as_rules_want(self) -> bool:
+        """Until then each tenant is alone, or with those whose turn has come."""
+        of = self.domains()
+        return (
+            len(set(of.values())) == 6
+            and of["acme-web"] == of["acme-db"]
+            and of["front"] == of["back"]
+            and of["dns"] == domains.SHARED
+            and {given(GUESTS[name]) for name in ("bob", "eve")} == {"own"}
+        )
+
 
 @pytest.fixture(autouse=True)
 def cgroups() -> None:
@@ -152,15 +163,8 @@ def test_each_tenant_is_where_rules_want_it_before_it_shares(
     ksm.start()  # at full speed, before anybody comes
     tree.start_guests()
     tree.start_pods()
-    wait.until(
-        lambda: len(set(tree.domains().values())) == 6,
-        lambda: f"six domains: {tree.domains()}",
-    )
+    wait.until(tree.is_as_rules_want, lambda: f"six domains: {tree.domains()}")
     of = tree.domains()
-    assert of["acme-web"] == of["acme-db"]
-    assert of["front"] == of["back"]
-    assert of["dns"] == domains.SHARED
-    assert {given(GUESTS[name]) for name in ("bob", "eve")} == {"own"}
     saved = 2 * PAGES
     wait.until(
         lambda: (
