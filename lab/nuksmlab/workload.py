@@ -35,7 +35,8 @@ def read_answer(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
     assert process.stdout is not None
     said = deque[str](maxlen=LAST_LINES)
     for line in process.stdout:
-        if line.startswith("{"):
+        # Who ends in the middle of a line has not answered.
+        if line.startswith("{") and line.endswith("\n"):
             try:
                 return cast(dict[str, Any], json.loads(line))
             except ValueError as error:

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from nuksmlab import virtual
+from nuksmlab import virtual, workload
 
 
 def test_one_that_hangs_is_killed_and_what_it_did_is_told(
@@ -17,3 +17,13 @@ def test_one_that_hangs_is_killed_and_what_it_did_is_told(
     with virtual.in_time(hangs):
         assert hangs.wait() == -signal.SIGKILL
     assert "does not answer:\nsleep: " in capsys.readouterr().out
+
+
+def test_one_that_ends_in_the_middle_of_an_answer_says_how() -> None:
+    ends = subprocess.Popen(
+        ["sh", "-c", """echo booted; printf '{"'; exit 3"""],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with pytest.raises(workload.WorkloadError, match=r"ended with 3.*\n.*booted\n{\""):
+        workload.read_answer(ends, "skewed 0")
