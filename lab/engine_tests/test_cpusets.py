@@ -16,7 +16,7 @@ from nuksmlab import numa, replicas, stress, wait
 from nuksmlab.area import address_of
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import FAST, Ksm, process_stat
-from nuksmlab.looks import SOON, look, look_until_seen, reading
+from nuksmlab.looks import SOON, look, look_until_seen, reading, readings
 from nuksmlab.shares import check, keep_merging
 from nuksmlab.tenant import StartTenant, Tenant, fill_node
 
@@ -240,9 +240,7 @@ def test_who_may_not_have_pages_at_home_draws_none_there(
         stress.put(cgroup / "cpuset.mems", 1)
         before = tenants[0].share_on(1)
         users = tenants[:1] if alone else tenants[::2]
-        with ExitStack() as stack:
-            for user in users:  # where they were, on nodes 0 and 1
-                stack.enter_context(reading(user))
+        with readings(users):  # where they were, on nodes 0 and 1
             look_until_seen(ksm, 2 * SOON, len(users) * users[0].equal_pages)
         assert tenants[0].share_on(1) >= (before if alone else 0.97)
     model.check_intact(tenants)

@@ -17,7 +17,7 @@ from nuksmlab.area import address_of, child, equal_to
 from nuksmlab.domains import Group, group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm, process_stat
-from nuksmlab.looks import reading
+from nuksmlab.looks import readings
 from nuksmlab.replicas import wait_for
 from nuksmlab.tenant import ANYWHERE, Spec, StartTenant, Tenant, lend
 
@@ -378,9 +378,7 @@ def test_copies_are_of_their_pages_domain(
     ksm.merge(4 * PAGES)
     ksm.write("look_cpu_permille", 1000)
     ksm.write("replica_percent", 100)
-    with ExitStack() as stack:
-        for tenant in tenants:
-            stack.enter_context(reading(tenant))
+    with readings(tenants):
         wait_for(ksm, 2 * PAGES)
         check_apart(tenants)
     ksm.write("replica_percent", 0)

@@ -19,6 +19,7 @@ from nuksmlab.looks import (
     look,
     look_until_seen,
     reading,
+    readings,
     use_alike,
     use_now_and_then,
 )
@@ -279,9 +280,7 @@ def test_who_holds_pages_keeps_nobody_from_copies(
             look_until_seen(ksm, 2 * SOON, user.equal_pages)
         assert user.share_on(0) == 1
         ksm.write("replica_percent", 100)
-        with ExitStack() as stack:
-            for tenant in small_pair if uses else [user]:
-                stack.enter_context(reading(tenant))
+        with readings(small_pair if uses else [user]):
             look_until_seen(ksm, 2 * SOON, (1 + uses) * user.equal_pages)
         assert user.share_on(1) >= 0.97
     with reading(user):

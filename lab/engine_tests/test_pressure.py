@@ -18,7 +18,7 @@ from nuksmlab.area import equal_to, keep_mmap_lock
 from nuksmlab.forkers import family
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import RARELY, Ksm
-from nuksmlab.looks import reading
+from nuksmlab.looks import reading, readings
 from nuksmlab.puppet import Puppet, fork_and_wait, puppet
 from nuksmlab.replicas import wait_for
 from nuksmlab.tenant import StartTenant, Tenant, taken
@@ -77,9 +77,7 @@ def replicate(ksm: Ksm, tenants: list[Tenant]) -> None:
     """All pages, each of two; then looks are too rare to fold any, or to move pages."""
     ksm.write("replica_percent", 100)
     ksm.write("look_cpu_permille", 1000)
-    with ExitStack() as stack:
-        for tenant in tenants:
-            stack.enter_context(reading(tenant))
+    with readings(tenants):
         wait_for(ksm, sum(tenant.equal_pages for tenant in tenants) // 2)
         ksm.write("look_cpu_permille", 1)
 

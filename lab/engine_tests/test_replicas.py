@@ -21,6 +21,7 @@ from nuksmlab.looks import (
     look,
     look_until_seen,
     reading,
+    readings,
     use_alike,
     use_now_and_then,
 )
@@ -186,9 +187,7 @@ def saved(ksm: Ksm) -> int:
 
 def use_in_turn(ksm: Ksm, tenants: list[Tenant], turn: int) -> None:
     """Of three looks one sees them use all of their pages."""
-    with ExitStack() as stack:
-        for tenant in tenants if turn % 3 == 0 else []:
-            stack.enter_context(reading(tenant))
+    with readings(tenants if turn % 3 == 0 else []):
         look(ksm)
 
 
@@ -302,9 +301,7 @@ def test_who_may_not_pay_makes_no_page_look_wanted(
         tenants = [*limited, *seldom, *always, *by_turns]
         for tenant in seldom:
             tenant.command("churn prefer:0,1")
-        with ExitStack() as stack:
-            for tenant in (*limited, *always):
-                stack.enter_context(reading(tenant))
+        with readings([*limited, *always]):
             half = count(ksm) // 2
             looks_until_near(ksm, always, half, by_turns)
         for tenant in seldom:
@@ -329,9 +326,7 @@ def test_who_weighs_more_gets_the_budget(ksm: Ksm, start: StartTenant) -> None:
             os.sched_setscheduler(tenant.pid, os.SCHED_IDLE, os.sched_param(0))
             tenant.renice(nice)
     merge(ksm, [*light, *heavy])
-    with ExitStack() as stack:
-        for tenant in (*light, *heavy):
-            stack.enter_context(reading(tenant))
+    with readings([*light, *heavy]):
         wait.until(
             lambda: near(heavy) >= PAGES - FEW,
             lambda: f"{near(heavy)} near, {near(light)} of others, {ksm.replicas()}",
@@ -587,14 +582,6 @@ def test_who_has_a_limit_keeps_no_copy_from_others(
         model.check_intact([*pair, limited])
     finally:
         cgroup.end()
-
-
-@contextmanager
-def readings(tenants: Sequence[Tenant]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for tenant in tenants:
-            stack.enter_context(reading(tenant))
-        yield
 
 
 @pytest.mark.slow

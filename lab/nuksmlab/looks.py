@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """nuksmd's looks at merged pages, which tests wait for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from nuksmlab import wait
@@ -18,6 +18,15 @@ def reading(tenant: Tenant) -> Iterator[None]:
     tenant.command("churn read")
     yield
     tenant.command("churn stop")
+
+
+@contextmanager
+def readings(tenants: Iterable[Tenant]) -> Iterator[None]:
+    """All of them."""
+    with ExitStack() as stack:
+        for tenant in tenants:
+            stack.enter_context(reading(tenant))
+        yield
 
 
 def use_now_and_then(ksm: Ksm, tenant: Tenant, pages: int) -> None:
