@@ -42,6 +42,19 @@ def test_all_configurations_are_in_each_turn_and_take_turns() -> None:
     assert first != second
 
 
+def test_turns_that_a_boot_did_not_end_do_not_count() -> None:
+    results = turns(1.1, 1.1, 1.1)
+    assert looks.whole_turns(results) == results
+    assert looks.whole_turns(results[:-1]) == results[: -len(looks.CONFIGS)]
+
+
+def test_the_report_says_how_many_boots_ended() -> None:
+    results = turns(1.1, 1.1)
+    assert "2 turns in 1 boots, 0 of which ended" in looks.render(results, HOST).text
+    results[-1]["run"]["boot"] = 1
+    assert "2 turns in 2 boots, 1 of which ended" in looks.render(results, HOST).text
+
+
 def test_all_goals_can_hold() -> None:
     assert missed(turns(1.19, 1.19)) == []
 

@@ -10,7 +10,7 @@ may take twenty times what they may by default, for some to be in each turn, and
 they cost as much is the default's as it is of the time that they took.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -33,6 +33,8 @@ PERMILLE = {config: DEFAULT_PERMILLE * TIMES for config in CONFIGS} | {NONE: 0}
 BUDGET_PERCENT = {NONE: 0, LOOKS: 0, REPLICAS: 5}
 MOST_COST = 1.0  # percent
 SHARPNESS = 0.2  # percent; a mean with a larger error says little of that
+# Boots in which a virtual machine ended; more, and something is wrong with it.
+MOST_ENDED = 3
 
 
 class Run(TypedDict):
@@ -41,6 +43,7 @@ class Run(TypedDict):
     operations: int  # of each
     repetition: int
     turn: int
+    boot: int  # in which it is made
 
 
 class Took(TypedDict):
@@ -66,7 +69,7 @@ QUICK = Extent(16384, 30_000_000, 2, 1)
 
 
 def runs(extent: Extent, repetition: int) -> list[Run]:
-    """One boot: configurations take turns at being the first."""
+    """For one boot: configurations take turns at being the first."""
     return [
         {
             "config": config,
@@ -74,10 +77,19 @@ def runs(extent: Extent, repetition: int) -> list[Run]:
             "operations": extent.operations,
             "repetition": repetition,
             "turn": turn,
+            "boot": repetition,
         }
         for turn in range(extent.turns)
         for config in turned(CONFIGS, turn + repetition)
     ]
+
+
+def whole_turns(results: Iterable[Took]) -> list[Took]:
+    """Of one boot, the turns that have all configurations."""
+    turns: dict[int, list[Took]] = {}
+    for one in results:
+        turns.setdefault(one["run"]["turn"], []).append(one)
+    return [one for turn in turns.values() if len(turn) == len(CONFIGS) for one in turn]
 
 
 def of_config(results: Sequence[Took], config: str) -> list[Took]:
@@ -148,13 +160,15 @@ def table(results: Sequence[Took]) -> str:
 
 def render(results: Sequence[Took], host: Host) -> Report:
     reached = goals(results)
-    boots = len({one["run"]["repetition"] for one in results})
+    boots = max(one["run"]["boot"] for one in results) + 1
+    ended = boots - len({one["run"]["repetition"] for one in results})
     turns = len(results) // len(CONFIGS)
     run = results[0]["run"]
     parts = (
         table(results),
         listing(reached),
-        f"Measured: {turns} turns in {boots} boots, medians (least-most), each of "
+        f"Measured: {turns} turns in {boots} boots, {ended} of which ended in the "
+        "middle, as a virtual machine did; medians (least-most), each of "
         f"{run['operations']} operations by each of two virtual machines with "
         f"{run['kib']} KiB; how much longer, by the part of it that looks take by "
         f"default, {DEFAULT_PERMILLE} ‰, geometric mean ± standard error; an "
