@@ -20,6 +20,15 @@ class WorkloadError(Exception):
     """A workload ended, or said what it must not."""
 
 
+class EndedError(WorkloadError):
+    """It ended with that status; what it, or its kernel, said last."""
+
+    def __init__(self, name: str, status: int, said: str) -> None:
+        super().__init__(f"{name} ended with {status}, and said last:\n{said}")
+        self.status = status
+        self.said = said
+
+
 class Answer(TypedDict):
     """What a workload says of one measured phase."""
 
@@ -42,8 +51,7 @@ def read_answer(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
             except ValueError as error:
                 raise WorkloadError(f"{name} answered {line!r}: {error}") from error
         said.append(line)
-    last = "".join(said)
-    raise WorkloadError(f"{name} ended with {process.wait()}, and said last:\n{last}")
+    raise EndedError(name, process.wait(), "".join(said))
 
 
 class Instance:

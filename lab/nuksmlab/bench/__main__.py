@@ -257,8 +257,8 @@ def apart(name: str, kernel: Path, extent: domains.Extent) -> int:
 def looked_at(name: str, kernel: Path, extent: looks.Extent) -> int:
     """looks.json, or so, and its table.
 
-    An emulated processor can end a virtual machine (docs/stress.md). Whole turns count
-    then, and the others are made in one boot more, which the report tells.
+    An emulated processor can reset a virtual machine (docs/stress.md). Whole turns
+    count then, and the others are made in one boot more, which the report tells.
     """
     raw = new_folder(name, host.describe())
     results: list[looks.Took] = []
@@ -266,29 +266,25 @@ def looked_at(name: str, kernel: Path, extent: looks.Extent) -> int:
     for repetition in range(extent.repetitions):
         left = looks.runs(extent, repetition)
         while left:
+            if boot > repetition + looks.MOST_ENDED:
+                raise machine.MachineError(f"{raw}: too many boots ended in the middle")
             output = raw / str(boot)
             output.mkdir()
             left = [{**run, "boot": boot} for run in left]
             (output / "plan.json").write_text(json.dumps(left))
-            samples = output / "samples.jsonl"
-            try:
-                machine.boot_for_guests(
-                    looks.MACHINE,
-                    kernel,
-                    "nuksmlab.bench.looks_guest",
-                    [kernel],
-                    output,
-                    seconds=BOOT_SECONDS,
-                )
-            except machine.MachineError as error:
-                if not samples.exists() or boot >= repetition + looks.MOST_ENDED:
-                    raise
-                print(f"bench: boot {boot} ended: {error}; one more", file=sys.stderr)
-            whole = looks.whole_turns(records.read_lines(samples))
+            machine.boot_for_guests(
+                looks.MACHINE,
+                kernel,
+                "nuksmlab.bench.looks_guest",
+                [kernel],
+                output,
+                seconds=BOOT_SECONDS,
+            )
+            whole = looks.whole_turns(records.read_lines(output / "samples.jsonl"))
             results += whole
+            report.write_results(name, results)
             done = {one["run"]["turn"] for one in whole}
             left = [run for run in left if run["turn"] not in done]
-            report.write_results(name, results)
             boot += 1
     return show(report.make_looks(name))
 
