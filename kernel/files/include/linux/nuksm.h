@@ -86,6 +86,9 @@ struct nuksm_voter {
  * @elsewhere: changes when one that was last seen on another node has
  * @ended: changes when one has ended
  * @seen: how much looks in a row count, up to where it has moved there
+ * @may_pay: what was found when it was asked last whether it might pay for copies
+ * @asked: when the look began in which that was, in jiffies
+ * @drawn: number of the last draw that it took part in
  *
  * @local and @replicas change under the lock of the page concerned; different pages
  * change them at the same time. The others are for who holds ksm_thread_mutex.
@@ -99,6 +102,9 @@ struct nuksm_mm {
 	u32 elsewhere;
 	u32 ended;
 	u8 seen;
+	bool may_pay;
+	unsigned long asked;
+	unsigned long drawn;
 };
 
 #ifdef CONFIG_NUKSM_PLACEMENT

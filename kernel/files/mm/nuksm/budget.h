@@ -113,12 +113,31 @@ static bool nuksm_may_leave(const struct ksm_rmap_item *item)
 	return !nuksm_is_forked(item->head) || !nuksm_is_dear(item, 1);
 }
 
+/* May the process pay? That is what it counts as for the rest of the look. */
+static bool nuksm_ask_to_pay(struct mm_struct *mm, struct nuksm_payers *payers)
+{
+	mm->nuksm.may_pay = nuksm_may_pay(mm, payers);
+	mm->nuksm.asked = nuksm_looks.began;
+	return mm->nuksm.may_pay;
+}
+
+/*
+ * Might the process pay? It is asked once in a look: its cgroup may be as deep as it likes, and
+ * it may share many pages. Who is drawn is asked again, see nuksm_payer().
+ */
+static bool nuksm_is_solvent(struct mm_struct *mm, struct nuksm_payers *payers)
+{
+	if (mm->nuksm.asked == nuksm_looks.began)
+		return mm->nuksm.may_pay;
+	return nuksm_ask_to_pay(mm, payers);
+}
+
 /* Might he who has the mapping pay for a copy where his home is? */
 static bool nuksm_might_pay(const struct ksm_stable_node *stable_node,
 			    const struct ksm_rmap_item *item, struct nuksm_payers *payers)
 {
 	return nuksm_draws(item) && nuksm_is_settled(item->mm, stable_node->domain) &&
-	       nuksm_may_leave(item) && nuksm_may_pay(item->mm, payers);
+	       nuksm_may_leave(item) && nuksm_is_solvent(item->mm, payers);
 }
 
 /**
@@ -204,21 +223,32 @@ static bool nuksm_is_hot_on(const struct ksm_rmap_item *item, int nid)
  * @any: one who did not use the page may be asked, too
  * @first: the first one whose use counts is enough: nobody is to pay yet
  * @payer: who was drawn; if nobody's use counts, one who might pay
- * @drawn: of how many mappings whose use counts
+ * @number: of the draw
+ * @drawn: of how many processes whose use counts
  * @payers: who was asked
  */
 struct nuksm_draw {
 	bool any;
 	bool first;
 	struct mm_struct *payer;
+	unsigned long number;
 	unsigned int drawn;
 	struct nuksm_payers payers;
 };
 
+/* The use of the process counts: is it drawn, as likely as each one before? */
+static bool nuksm_is_drawn(struct nuksm_draw *draw, struct mm_struct *mm)
+{
+	if (mm->nuksm.drawn == draw->number)
+		return false;
+	mm->nuksm.drawn = draw->number;
+	return !get_random_u32_below(++draw->drawn);
+}
+
 /*
  * Of those for whom the page is hot and whose home is @nid, the ones from number @first to the one
- * before number @end are asked whether they may pay for a copy. Each mapping whose use counts is
- * drawn as likely as those before. *@use: theirs.
+ * before number @end are asked whether they may pay for a copy. Each process whose use counts is
+ * drawn as likely as those before, however often it maps the page. *@use: theirs.
  */
 static void nuksm_draw_among(const struct ksm_stable_node *stable_node, int nid,
 			     unsigned int first, unsigned int end,
@@ -239,22 +269,46 @@ static void nuksm_draw_among(const struct ksm_stable_node *stable_node, int nid,
 		    nuksm_might_pay(stable_node, item, &draw->payers)) {
 			bool counts = nuksm_is_used_now(item) && nuksm_add_use(use, item);
 
-			if (counts ? !get_random_u32_below(++draw->drawn) : !draw->payer)
+			if (counts ? nuksm_is_drawn(draw, item->mm) : !draw->payer)
 				draw->payer = item->mm;
 		}
 	}
 }
 
 /*
- * Who pays for a copy on @nid. Chance says, evenly among mappings of those who might and whose use
+ * One draw of who pays for a copy on @nid, where the page is hot for so many mappings. Chance says
+ * who is asked first, too, as not all may be.
+ */
+static struct mm_struct *nuksm_draw_payer(const struct ksm_stable_node *stable_node, int nid,
+					  unsigned int hot, struct nuksm_draw *draw,
+					  struct nuksm_use *use)
+{
+	static unsigned long number;
+	unsigned int first = get_random_u32_below(hot);
+
+	draw->payer = NULL;
+	draw->number = ++number;
+	draw->drawn = 0;
+	nuksm_draw_among(stable_node, nid, first, hot, draw, use);
+	nuksm_draw_among(stable_node, nid, 0, first, draw, use);
+	return draw->payer;
+}
+
+/* Of those who are drawn for one page so many may have got a limit since they were asked. */
+#define NUKSM_PAYERS_DRAWN	8
+
+/*
+ * Who pays for a copy on @nid. Chance says, evenly among the processes that might and whose use
  * counts: otherwise one might be drawn more often than others, and have them lose the copy by
- * getting a limit then. It says who is asked first, too, as not all may be. @draw: what is wanted.
+ * getting a limit then. Nor is it lost for who got one within the look: somebody else is drawn.
+ * @draw: what is wanted.
  */
 static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, int nid,
 				     struct nuksm_draw draw, struct nuksm_use *use)
 {
+	unsigned int hot = 0, tries = NUKSM_PAYERS_DRAWN;
 	const struct ksm_rmap_item *item;
-	unsigned int hot = 0, first;
+	struct mm_struct *payer;
 
 	hlist_for_each_entry(item, &stable_node->hlist, hlist) {
 		hot += nuksm_is_hot_on(item, nid);
@@ -262,11 +316,15 @@ static struct mm_struct *nuksm_payer(const struct ksm_stable_node *stable_node, 
 	}
 	if (!hot)
 		return NULL;
-	first = get_random_u32_below(hot);
-	nuksm_draw_among(stable_node, nid, first, hot, &draw, use);
-	nuksm_draw_among(stable_node, nid, 0, first, &draw, use);
+	do {
+		*use = (struct nuksm_use){};
+		payer = nuksm_draw_payer(stable_node, nid, hot, &draw, use);
+		if (!payer || draw.first || nuksm_ask_to_pay(payer, &draw.payers))
+			break;
+		payer = NULL;
+	} while (--tries);
 	mem_cgroup_put(draw.payers.limited);
-	return draw.payer;
+	return payer;
 }
 
 /*

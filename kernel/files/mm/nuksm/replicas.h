@@ -260,8 +260,8 @@ static void nuksm_count_as(struct ksm_stable_node *stable_node, struct folio *fo
 
 /*
  * Is the page needed, or could another one of @chain, which has or had replicas, have all of
- * its sharers? Then it is a replica. *@dear: the memory cgroup that pays for it may need it for
- * something else, or it has just become one, and the budget is spent.
+ * its sharers? Then it is a replica. *@dear: it is one, and the memory cgroup that pays for it may
+ * need it for something else, or it has just become one, and the budget is spent.
  * Returns -ENOENT if @stable_node is gone, or another error.
  */
 static int nuksm_find_out(struct ksm_stable_node *stable_node,
@@ -277,7 +277,7 @@ static int nuksm_find_out(struct ksm_stable_node *stable_node,
 	replica = nuksm_dup_for(chain, stable_node);
 	was = stable_node->replica;
 	nuksm_count_as(stable_node, folio, replica);
-	*dear = nuksm_payer_is_limited(folio) || (replica && !was && !nuksm_fits_budget(0));
+	*dear = replica && (nuksm_payer_is_limited(folio) || (!was && !nuksm_fits_budget(0)));
 	folio_unlock(folio);
 	folio_put(folio);
 	return 0;
