@@ -78,7 +78,11 @@ DIFFERENCES = (
     "Where hot pages are followed (instances at work, and replicas), looks may take a "
     "whole CPU, and not 0.5 % of one, the default: emulated CPUs take minutes for what "
     "others do in a second, and the experiments count looks, not seconds.",
-    "Figure 8: ksmd rests 10 ms between two batches of pages, in the paper 100.",
+    "Figure 8: ksmd rests 10 ms between two batches of pages, in the paper 100; "
+    "instances have 1 GiB, in the paper 40.",
+    "Figure 4's horizontal axis is merged pages, in the paper it is time.",
+    "The report's guests (consolidation) have other sizes: what merging saves compares "
+    "as a share only.",
     "Priorities: nice 19 stands for the paper's 20, which Linux does not have.",
     "Not repeated: Figure 9's bars of nuKSM by priority, and UKSM, which there is for "
     "no kernel of today; rates of cache misses against the paper's; the mail's profile "
@@ -166,7 +170,9 @@ OF_EMULATION = (
     "hides latency. A real processor overlaps and prefetches, so that differences "
     "here are nearer to the ratio of the latencies (139/89 = 1.56) than there.",
     "Not counted: what kernels do, fetching instructions, walking page tables, "
-    "writing back. Not modelled: caches that are kept equal, and links that are full.",
+    "writing back. An access to no node's memory counts as a local one; a goal says "
+    "that there are none to speak of. Not modelled: caches that are kept equal, and "
+    "links that are full.",
 )
 
 

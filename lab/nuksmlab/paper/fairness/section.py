@@ -483,6 +483,13 @@ def pictures(several: Several) -> list[Picture]:
     return result
 
 
+SLOWER = "KSM: by how much the slower instance is slower, %"
+OF_TIMES = (
+    "Fairness and combined performance are goals where times come from a clock only. "
+    "Of counted accesses, fairness follows from the two shares of remote accesses, "
+    "which are a goal; and what one instance gains by a page the other loses, wherever "
+    "it is, so that their sum says nothing, nor the column of performance in Table II."
+)
 INTRODUCTION = [
     "Two instances of the same program, with the same data, one on each of two "
     "nodes. Each configuration starts both anew, merges all their data and then "
@@ -498,11 +505,9 @@ INTRODUCTION = [
     "holds in each.",
     "The heights of Figures 3 and 9 are not in the paper's text; differences that the "
     "text states stand beside ours. Figure 9 compares with UKSM, of which there is a "
-    "patch for no current kernel: it is not run here.",
-    "Fairness and combined performance are goals where times come from a clock only. "
-    "Of counted accesses, fairness follows from the two shares of remote accesses, "
-    "which are a goal; and what one instance gains by a page the other loses, wherever "
-    "it is, so that their sum says nothing, nor the column of performance in Table II.",
+    "patch for no current kernel: it is not run here, nor is nuKSM by priority, which "
+    "Figure 7 has.",
+    OF_TIMES,
 ]
 
 
@@ -510,7 +515,6 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
     groups = grouped(results)
     several = [Workload(groups, name, hardware) for name in workloads(groups)]
     found = differences(groups, several)
-    slower = "KSM: by how much the slower instance is slower, %"
     time = "run time, normalized to instance 0 without KSM"
     share = "remote share of DRAM accesses, %"
     return Section(
@@ -525,14 +529,14 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
             other_work(several),
             sensitivity.table(
                 "sensitivity",
-                f"{slower}; published: from Table II's fairness",
+                f"{SLOWER}; published: from Table II's fairness",
                 found,
                 hardware,
             ),
         ],
         [
             *pictures(several),
-            sensitivity.picture("sensitivity", slower, "slower by, %", found, hardware),
+            sensitivity.picture("sensitivity", SLOWER, "slower by, %", found, hardware),
         ],
         [*sound(results), *checks(several)],
         claims(groups, several, hardware),

@@ -4,13 +4,17 @@
 from collections.abc import Sequence
 from functools import partial
 
+from nuksmlab.paper import sensitivity
 from nuksmlab.paper.extent import CORRECTED, NUKSM, OFF, STOCK
 from nuksmlab.paper.fairness.section import (
     MERITS,
+    OF_TIMES,
+    SLOWER,
     Workload,
     bars,
     checks,
     claims,
+    differences,
     merits,
     remote_shares,
     run_times,
@@ -35,6 +39,7 @@ INTRODUCTION = [
     "as their only process, but for MySQL: MariaDB and sysbench on a small Debian. "
     "They stay for all configurations; in between, all pages are "
     "unmerged, and come back to their own nodes.",
+    OF_TIMES,
 ]
 
 
@@ -57,6 +62,12 @@ def section(results: Sequence[Result], hardware: Hardware) -> Section:
                 SHOWN,
             ),
             merits("guests-table-2", f"Guests: {MERITS}", several),
+            sensitivity.table(
+                "guests-sensitivity",
+                f"Guests: {SLOWER}; published: from Table II's fairness",
+                differences(groups, several),
+                hardware,
+            ),
         ],
         [Picture("guests-run-time", "Guests: run times (modelled)", draw)],
         [*sound(results), *checks(several)],

@@ -37,8 +37,9 @@ INTRODUCTION = [
     f"{plan.STEP_MIB} MiB at a time, and the machine, User-Mode Linux at native speed "
     f"without nodes, has {plan.GUEST_MIB} MiB. With ordinary data a tree is low at "
     "this size; so there are also pages that differ in their last bytes only, the "
-    "worst case for an index by content. All speeds were chosen beforehand. Times are "
-    "the clock's and depend on what else the host does.",
+    "worst case for an index by content. All speeds were chosen beforehand; at which "
+    "of them stock's index has to lose, after a run had told the indexes apart there. "
+    "Times are the clock's and depend on what else the host does.",
 ]
 
 
