@@ -24,7 +24,7 @@ ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
 ON_NODES := not stress and not cost and not exhaustive and not windows and not tiers$(if $(QUICK), and not slow)
 IN_GUESTS := not cost and not package and not vm$(if $(QUICK), and not slow)
 # In machines of their own beside the others: they wait for looks or locks, or need the program.
-WAITING := looks replicas folding latecomers
+WAITING := looks replicas payers folding latecomers
 WAITING_TESTS := $(WAITING:%=lab/engine_tests/test_%.py)
 PROGRAM_TESTS := $(addprefix lab/engine_tests/,test_program.py test_domain_rules.py test_paper.py)
 

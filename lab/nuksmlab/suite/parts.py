@@ -38,6 +38,7 @@ SMALL = (
     quick("guest-2", ["build"]),
     quick("engine-looks", ["build-lab", "kernel-lab"]),
     quick("engine-folding", ["build-lab", "kernel-lab"]),
+    quick("engine-payers", ["build-lab", "kernel-lab"]),
     quick("engine-latecomers", ["build-lab", "kernel-lab"]),
     quick("engine-program", ["build", "kernel-lab"]),
     part("check", after=["build"]),
@@ -83,7 +84,8 @@ MORE = (
         part(f"{name}-7.3", name, NEWER, after=["build", "kernel-lab-7.3"])
         for name in (
             *("engine-2", "engine-replicas", "engine-looks"),
-            *("engine-folding", "engine-latecomers", "engine-program"),
+            *("engine-folding", "engine-payers", "engine-latecomers"),
+            "engine-program",
         )
     ),
     part("kernel-check-7.3", "kernel-check", NEWER, after=["kernel-lab-7.3"]),
