@@ -10,7 +10,7 @@ from nuksmlab import domains, stress, wait
 from nuksmlab.domains import Group
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import RARELY, Ksm
-from nuksmlab.looks import SOON, look, look_until_seen, reading, readings
+from nuksmlab.looks import SOON, look, look_until_seen, reading, readings, used
 from nuksmlab.replicas import count, wait_for
 from nuksmlab.shares import merge
 from nuksmlab.tenant import Spec, Tenant
@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.needs(nodes=2), pytest.mark.usefixtures("often")]
 
 MIB = 2
 PAGES = MIB * 256
+# The engine's NUKSM_MOVED_BY_LOOK, pages, and NUKSM_LOOKED_AT_ONCE, mappings.
+MOVED_BY_LOOK, LOOKED_AT_ONCE = 1024, 64
 
 
 def test_there_are_none_for_who_has_a_limit(ksm: Ksm) -> None:
@@ -117,31 +119,32 @@ def test_payers_whose_limits_change_have_copies_made_no_more(
         model.check_intact(tenants)
 
 
-@pytest.mark.slow
 def test_who_gets_a_limit_within_a_look_has_others_pay_from_then_on(ksm: Ksm) -> None:
-    """Though he was found to have none before: nobody lacks a copy because of him."""
-    windows = stress.Windows()
+    """Though he was found to have none before: nobody lacks a copy because of him. A
+    look may end before it has asked all pages, and a busy machine may set the limit
+    after its end: then there is less to see."""
     with ExitStack() as stack:
         cgroup = stress.Cgroup("payers")
         stack.callback(cgroup.end)
-        pair = [Tenant(Spec(f"user-{node}", node, mib=8, seed=3)) for node in (0, 1)]
+        pair = [Tenant(Spec(f"user-{node}", node, mib=3, seed=3)) for node in (0, 1)]
         payers = [
-            Tenant(Spec(f"payer-{number}", 1, mib=8, seed=3), cgroup.prefix())
+            Tenant(Spec(f"payer-{number}", 1, mib=3, seed=3), cgroup.prefix())
             for number in range(3)
         ]
         tenants, pages = [*pair, *payers], pair[0].equal_pages
+        assert pages < MOVED_BY_LOOK
         merge(ksm, tenants)
         ksm.write("replica_percent", 0)
         stack.enter_context(readings(tenants))
         look_until_seen(ksm, SOON, len(tenants) * pages)
-        windows.open({"replica": 2_000})
-        stack.callback(windows.close)
+        seen, made = used(ksm), ksm.read("replicas_made")
         ksm.write("replica_percent", 100)
         wait.until(lambda: count(ksm) > 0, lambda: "no copy", poll=0.001)
         cgroup.limit(1 << 10)
-        print(f"copies when the limit came: {count(ksm)} of {pages}")
         look(ksm)
-        assert count(ksm) == pages
+        # One process after the other, all in the same order; the last few may be late.
+        asked = min(pages, used(ksm) - seen - LOOKED_AT_ONCE)
+        assert ksm.read("replicas_made") - made >= asked
         model.check_intact(tenants)
 
 

@@ -16,8 +16,10 @@ SOON = 10
 def reading(tenant: Tenant) -> Iterator[None]:
     """It reads a word of each page again and again, on its node."""
     tenant.command("churn read")
-    yield
-    tenant.command("churn stop")
+    try:
+        yield
+    finally:
+        tenant.command("churn stop")
 
 
 @contextmanager
