@@ -332,6 +332,18 @@ def test_merged_pages_are_not_read(ksm: Ksm, scanner: Scanner) -> None:
     assert all(area[:] == wanted for area in areas)
 
 
+def test_who_writes_to_a_merged_page_changes_nobody_elses(
+    ksm: Ksm, scanner: Scanner
+) -> None:
+    wanted, contents = some(), some()
+    areas = [mapped(wanted) for _ in "123"]
+    scan(scanner, SCANS)
+    assert ksm.merged() == 3 * PAGES
+    areas[0][:] = contents
+    assert areas[1][:] == areas[2][:] == wanted
+    assert areas[0][:] == contents
+
+
 def test_a_newcomer_is_merged_in_one_scan(ksm: Ksm, scanner: Scanner) -> None:
     """With pages that are merged, and with such that are alone so far."""
     merged, alone = some(), some()
