@@ -166,6 +166,18 @@ def test_comparisons_in_passes_that_merge_nothing_are_found_out() -> None:
     ]
 
 
+def test_an_index_that_merges_what_it_has_not_compared_is_found_out() -> None:
+    virtual = all_guests()
+    for each in virtual:
+        if each["run"]["configuration"] == plan.OURS:
+            for one in each["steps"]:
+                one["passes"][1]["after"]["content_compares"] = 0
+    assert failed(section(all_copies(), virtual)) == [
+        f"virtual machines, {which}: comparisons for each page merged with our index"
+        for which in ("1 and 2", "3")
+    ]
+
+
 def test_old_index_under_our_name_is_found_out() -> None:
     slow, virtual = all_copies(), all_guests()
     for each in (*slow, *virtual):

@@ -22,7 +22,7 @@ def race(run: Run, killed: Sequence[str]) -> Observed:
     moment: Moment = {
         "seconds": 4.0,
         "free_mib": 20.0,
-        "saved_mib": 1000.0,
+        "saved_mib": 1020.0,
         "ksmd_seconds": 3.0,
         "allocated_mib": 160,
     }
@@ -70,6 +70,18 @@ def test_one_loss_of_ours_is_found_out_though_others_lose_more(
             one["killed"] = ["instance-0"]
     (what,) = failed(section.section(results, "raw/x").checks)
     assert what.startswith(f"{data} data")
+
+
+def test_where_ours_survives_and_merges_a_part_only_it_is_found_out() -> None:
+    results = races(["instance-0"], [])
+    last = next(
+        one for one in reversed(results) if one["run"]["configuration"] == "ours"
+    )
+    last["moments"][-1]["saved_mib"] = 200.0
+    made = section.section(results, "raw/x")
+    goal = "ordinary data at 80 MiB/s: merged with ours in the end, of an instance"
+    assert failed(made.checks) == [goal]
+    assert "not all merged after 4.0 s" in str(made.tables[0].rows)
 
 
 def of_the_forest(results: list[Observed]) -> tuple[str, str]:

@@ -198,7 +198,8 @@ def read(kept: Path) -> Iterator[Result]:
     if done is None:
         return
     counts = kept / counter.COUNTS
-    counted = counts_by_tenant(counts) if counts.is_file() else None
+    is_counted = paths.COUNTER.name in done["programs"]
+    counted = counts_by_tenant(counts) if is_counted else None
     lines = (kept / "observed.jsonl").read_text().splitlines()
     for line, text in enumerate(lines, 1):
         observed = cast(Observed, json.loads(text))
@@ -208,14 +209,17 @@ def read(kept: Path) -> Iterator[Result]:
             "pages_sharing": observed["pages_sharing"],
             "pages_freed": observed["pages_freed"],
             "instances": [
-                {**instance, "counts": counted[number].popleft() if counted else None}
+                {
+                    **instance,
+                    "counts": None if counted is None else counted[number].popleft(),
+                }
                 for number, instance in enumerate(observed["instances"])
             ],
             "learned": observed.get("learned"),
             "huge_kib": observed.get("huge_kib", []),
-            "spoilt": observed.get("spoilt", 0),
+            "spoilt": observed.get("spoilt"),
             "expected": done["expected"][work(observed["trial"])],
             "raw": f"raw/{kept.name}/observed.jsonl#{line}",
         }
-    if counted and any(counted.values()):
+    if counted is not None and any(counted.values()):
         raise ValueError(f"{kept / counter.COUNTS} has more phases than observed")

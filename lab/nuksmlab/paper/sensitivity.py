@@ -25,12 +25,11 @@ from nuksmlab.paper.section import (
 LATENCY = 0.2
 WITHIN = "within"
 NOTE = (
-    "Differences between instances are larger here than in the paper, most of all for "
-    "programs whose accesses real processors overlap or foresee. From the same counts: "
-    "with two or four misses in flight at a time, on average; remote memory a fifth "
-    "nearer or farther; for each miss a page-table walk that misses, too, in local "
-    "memory; and a last-level cache that half as much, or twice as much, misses. Each "
-    "changes one assumption; nothing was run again."
+    "Differences between instances are larger here than in the paper. From the same "
+    "counts: with two or four misses in flight at a time, on average; remote memory a "
+    "fifth nearer or farther; for each miss a page-table walk that misses, too, in "
+    "local memory; and a last-level cache that half as much, or twice as much, misses. "
+    "Each changes one assumption; nothing was run again."
 )
 
 

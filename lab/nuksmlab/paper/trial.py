@@ -105,7 +105,7 @@ class Result(TypedDict):
     instances: list[ResultInstance]
     learned: Learned | None
     huge_kib: list[int]
-    spoilt: int
+    spoilt: int | None  # none where nobody was to write
     expected: str  # checksum, of a run on the host without merging
     raw: str  # file and line of what was observed
 

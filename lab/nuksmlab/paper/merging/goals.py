@@ -22,6 +22,8 @@ MOST_READ = {plan.WORST: 1.4, plan.BEST: 0.5}
 # In virtual machines nothing that the emulator's clock says is a goal: of the
 # comparisons that the index by content needs.
 MOST_COMPARES = 0.5
+# For each page that it merges: none is merged unseen.
+LEAST_COMPARES = 1.0
 # They live, and what is equal in them is not quite the same each time.
 MOST_OFF_PERCENT = 10.0
 
@@ -134,4 +136,6 @@ def of_guests(results: Sequence[Guests], expected: str) -> list[Check]:
         of_old = [ours / old if old else 1.0 for old, ours in pairs]
         what = f"{name}: comparisons with our index, of those with the old one"
         checks.append(at_most(what, of_old, MOST_COMPARES))
+        what = f"{name}: comparisons for each page merged with our index"
+        checks.append(at_least(what, [ours for _, ours in pairs], LEAST_COMPARES))
     return checks

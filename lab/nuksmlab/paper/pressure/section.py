@@ -2,6 +2,7 @@
 """Figure 8 from what was observed; who ran out of memory."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from matplotlib.figure import Figure as Canvas
@@ -19,6 +20,7 @@ from nuksmlab.paper.section import (
     Row,
     Section,
     Table,
+    at_least,
     how_often,
     legend,
     number,
@@ -26,6 +28,8 @@ from nuksmlab.paper.section import (
 
 TITLE = "Figure 8: memory just over the limit"
 OLD, FOREST, OURS = (index.name for index in plan.INDEXES)
+# Of an instance's pages, when all that are equal are merged.
+ALL_SAVED = 0.99
 PUBLISHED_END = {OLD: "out of memory at 900 s", FOREST: "runs to completion"}
 INTRODUCTION = [
     "Two instances hold the same data, and a job allocates more and more: together "
@@ -47,6 +51,8 @@ def end(observed: Observed) -> str:
     last = observed["moments"][-1]
     if observed["killed"]:
         return f"out of memory at {last['seconds']:.1f} s"
+    if last["saved_mib"] < ALL_SAVED * observed["run"]["instance_mib"]:
+        return f"not all merged after {last['seconds']:.1f} s"
     return f"all merged at {last['seconds']:.1f} s"
 
 
@@ -158,6 +164,19 @@ def checks(results: Sequence[Observed]) -> Iterator[Check]:
                 not lost(found, OURS),
                 by_clock=True,
             )
+    for data, interval in plan.SPEEDS:
+        saved = at_least(
+            f"{data} data {at_speed(interval)}: merged with ours in the end, of an "
+            "instance",
+            [
+                one["moments"][-1]["saved_mib"] / one["run"]["instance_mib"]
+                for one in of(results, data, interval)
+                if one["run"]["configuration"] == OURS
+            ],
+            ALL_SAVED,
+            2,
+        )
+        yield replace(saved, by_clock=True)
 
 
 def claim(results: Sequence[Observed], remark: str) -> Claim:
