@@ -39,7 +39,7 @@ say() { echo "kernel: $*" >&2; }
 die() { say "$*"; exit 1; }
 
 check_style() { # the hooks' #: context lines are not ours to change
-	local files patch
+	local files patch said
 	# Tracepoints are written in a form of their own, which it does not know.
 	mapfile -t files < <(cd "$kernel/files" && find . -name '*.[ch]' ! -path './include/trace/*')
 	# From inside the tree, as in a repository of another kind it asks git.
@@ -53,8 +53,8 @@ check_style() { # the hooks' #: context lines are not ours to change
 			die "checkpatch complains of $(basename "$patch")"
 	done
 	# It tells by its messages, not by its status.
-	[ -z "$(scripts/kernel-doc -none "${files[@]}" 2>&1 | tee /dev/stderr)" ] ||
-		die 'kernel-doc complains of the overlay'
+	said=$(scripts/kernel-doc -none "${files[@]}" 2>&1) || true
+	[ -z "$said" ] || { echo "$said" >&2; die 'kernel-doc complains of the overlay'; }
 	cd - >/dev/null
 }
 

@@ -21,6 +21,11 @@ if [[ $repository = *[[:space:]]* ]]; then
 	echo "'$repository' has a space in it, which makefiles cannot have: move it" >&2
 	exit 1
 fi
+cache=${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}
+if [[ $cache = *[[:space:]]* ]]; then
+	echo "'$cache', where kernels are kept, has a space in it, which makefiles cannot have: set NUKSM_CACHE to another place" >&2
+	exit 1
+fi
 venv=$repository/build/venv
 PATH=$PATH:/usr/sbin:/sbin
 missing=()
@@ -143,6 +148,17 @@ update_lists() { # apt waits for dpkg's lock only, and apt-daily has this one at
 	[ -z "$said" ] || echo "$said" >&2
 }
 
+# An interruption left something half-done; or somebody is just installing: waits for him.
+configure_the_rest() {
+	local said
+	until said=$(as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive dpkg --configure -a 2>&1 9>&-); do
+		echo "$said" >&2
+		[[ $said = *'lock was locked'* ]] || return 100
+		sleep 5
+	done
+	[ -z "$said" ] || echo "$said" >&2
+}
+
 install_missing() {
 	if ! may_install; then
 		echo "These packages are missing, and installing them needs root or sudo: ${missing[*]}" >&2
@@ -152,9 +168,7 @@ install_missing() {
 	update_lists
 	find_missing # the package lists may have been empty
 	# Nothing that is started keeps the lock.
-	if [ -n "$(dpkg --audit)" ]; then # an interruption left something half-done
-		as_root env DEBIAN_FRONTEND=noninteractive dpkg --configure -a 9>&-
-	fi
+	[ -z "$(dpkg --audit)" ] || configure_the_rest
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
 		-o DPkg::Lock::Timeout=600 --no-install-recommends "${missing[@]}" 9>&-
 }

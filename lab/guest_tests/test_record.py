@@ -42,7 +42,6 @@ def wait_lines(path: Path, count: int) -> None:
     wait.until(
         lambda: path.exists() and path.read_bytes().count(b"\n") >= count,
         lambda: f"{count} lines in {path.name}",
-        60.0,
     )
 
 

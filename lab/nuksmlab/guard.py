@@ -27,16 +27,30 @@ from nuksmlab import paths
 
 POLL_SECONDS = 0.05
 GIVES_WAY = ("nice", "-n", "5")
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36  # Linux 3.4
+MAKE = ("make", "gmake")
 AUTOGROUP = Path("/proc/self/autogroup")
 THREADS = 17  # among what /proc/PID/stat has after the name
+
+
+def end_with_make() -> None:
+    """As by SIGTERM, if make has started this process and is killed."""
+    parent = os.getppid()
+    with contextlib.suppress(OSError):
+        if Path(f"/proc/{parent}/comm").read_text().strip() not in MAKE:
+            return
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:  # it was just killed
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def unwind_when_terminated() -> None:
     """SIGTERM, SIGINT, or a terminal that is closed, ends this process by an exception.
 
     So `finally` puts back what this process has changed. Once is enough: what ends
-    already is not disturbed. Under nohup a terminal may go.
+    already is not disturbed. Under nohup a terminal may go. So it ends if it is make's
+    and make is killed.
     """
     numbers = [
         number
@@ -66,6 +80,7 @@ def unwind_when_terminated() -> None:
 
     handle()
     sys.unraisablehook = again
+    end_with_make()
 
 
 def start(  # noqa: PLR0913 (each says another thing about the command)

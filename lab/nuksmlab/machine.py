@@ -199,8 +199,7 @@ export PYTHONDONTWRITEBYTECODE=1 NUKSM_OUTPUT={place}
 cd {shlex.quote(str(paths.REPOSITORY))} || exit 1
 {shlex.join(command)}
 status=$?
-dmesg >{place}/dmesg.txt
-echo $status >{place}/status
+dmesg >{place}/dmesg.txt && echo $status >{place}/status
 """
 
 
@@ -284,7 +283,9 @@ def run(
 ) -> int:
     """Runs the command in the guest that `command_line` starts; returns its status."""
     prepare(command, output)
-    with (output / CONSOLE).open("wb") as console:
+    (output / CONSOLE).write_bytes(b"")
+    # QEMU writes to it by an offset of its own; what else is said goes to its end.
+    with (output / CONSOLE).open("ab") as console:
         process = guard.start(
             command_line,
             grace=0,

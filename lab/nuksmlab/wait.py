@@ -19,9 +19,14 @@ def until(
     seconds: float = HANG_SECONDS,
     poll: float = 0.1,
 ) -> None:
-    """Polls until `done()`; past the deadline, raises what `what()` says."""
+    """Polls until `done()`; past the deadline, raises what `what()` says.
+
+    It has been asked once more then: this process may have been kept waiting itself.
+    """
     end = time.monotonic() + seconds
     while not done():
         if time.monotonic() > end:
+            if done():
+                return
             raise DeadlineError(f"not within {seconds:.0f} s: {what()}")
         time.sleep(poll)

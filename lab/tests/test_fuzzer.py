@@ -12,8 +12,6 @@ from nuksmlab import paths, wait
 from nuksmlab.fuzz.fuzzer import PROFILES, Fuzzer, Spec
 from nuksmlab.tenant import TenantError
 
-SECONDS = 60.0
-
 
 def plan(*lines: str) -> Sequence[str]:
     done = subprocess.run(
@@ -74,7 +72,6 @@ def test_it_forks() -> None:
         wait.until(
             lambda: bool(re.search(r"\d", children.read_text())),
             lambda: "a child",
-            SECONDS,
             poll=0.001,
         )
         fuzzer.judge(fuzzer.command("pause"))

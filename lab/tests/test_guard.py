@@ -83,6 +83,32 @@ def test_the_status_is_the_commands() -> None:
     assert guard.start(["sh", "-c", "kill -9 $$"], grace=0).wait() == 137
 
 
+OF_MAKE = """
+import os, signal, sys
+from nuksmlab import guard
+guard.unwind_when_terminated()
+open(sys.argv[1] + ".new", "w").write(f"{os.getpid()}")
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+try:
+    signal.pause()
+finally:
+    open(sys.argv[1] + ".back", "w").close()
+"""
+
+
+def test_what_make_runs_ends_with_it_though_it_is_killed(tmp_path: Path) -> None:
+    pid, code = tmp_path / "pid", tmp_path / "code.py"
+    code.write_text(OF_MAKE)
+    (tmp_path / "Makefile").write_text(f"all:\n\t@{sys.executable} {code} {pid}\n")
+    make = subprocess.Popen(["make", "-C", tmp_path], stdout=subprocess.DEVNULL)
+    wait.until(pid.exists, lambda: "what make runs")
+    make.kill()
+    make.wait()
+    one = int(pid.read_text())
+    wait.until(lambda: is_gone(one), lambda: "the end")
+    assert (tmp_path / "pid.back").exists()
+
+
 def test_nohup_is_respected() -> None:
     code = "import signal; from nuksmlab import guard; guard.unwind_when_terminated();"
     code += "print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)"
@@ -173,7 +199,7 @@ class Freed:
 guard.unwind_when_terminated()
 Freed()
 try:
-    threading.Event().wait(10)
+    threading.Event().wait({wait.HANG_SECONDS})
 finally:
     print("put back")
 """

@@ -155,16 +155,22 @@ def start(code: str) -> subprocess.Popen[bytes]:
     return guard.start([sys.executable, "-c", code], grace=0)
 
 
-def test_deadline_ends_a_machine_that_hangs(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setattr(machine, "HEARTBEAT_SECONDS", 0.1)
+def test_deadline_ends_a_machine_that_hangs(tmp_path: Path) -> None:
     machine.prepare(["true"], tmp_path)
     process = start("import signal; signal.pause()")
     with pytest.raises(machine.MachineError, match="said nothing for"):
         machine.relay(process, tmp_path, 0.5, quiet=False)
     guard.end(process)
     assert process.returncode is not None
+
+
+def test_a_machine_that_boots_says_so(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine, "HEARTBEAT_SECONDS", 0.0)
+    machine.prepare(["true"], tmp_path)
+    process = start("import time; time.sleep(1)")
+    machine.relay(process, tmp_path, wait.HANG_SECONDS, quiet=False)
     assert "booting" in capfd.readouterr().out
 
 

@@ -206,11 +206,30 @@ def test_who_else_updates_the_package_lists_is_waited_for(
     assert tried.read_text() == "update -qq\n" * tries
 
 
+@pytest.mark.parametrize(
+    ("error", "status", "tries"),
+    [("dpkg frontend lock was locked by another process", 0, 3), ("broken", 100, 1)],
+)
+def test_who_else_installs_packages_is_waited_for(
+    tmp_path: Path, error: str, status: int, tries: int
+) -> None:
+    """What he has unpacked, and not configured yet, looks as if he had been ended."""
+    tried = tmp_path / "tried"
+    ends = f'[ "$(wc -l <{tried})" = 3 ] || {{ echo "E: {error}" >&2; exit 100; }}'
+    put(tmp_path / "bin" / "dpkg", f"#!/bin/sh\necho $* >>{tried}\n{ends}\n")
+    put(tmp_path / "bin" / "sleep", "#!/bin/sh\n")
+    put(tmp_path / "bin" / "sudo", '#!/bin/sh\nexec "$@"\n')
+    assert set_up(tmp_path / "one", "configure_the_rest") == status
+    assert tried.read_text() == "--configure -a\n" * tries
+
+
 def test_set_up_refuses_a_path_that_makefiles_cannot_have(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert set_up(tmp_path / "a b", "true") == 1
     assert f"'{tmp_path}/a b' has a space in it" in capfd.readouterr().err
+    assert set_up(tmp_path / "c", "true", NUKSM_CACHE=f"{tmp_path}/d e") == 1
+    assert "set NUKSM_CACHE to another place" in capfd.readouterr().err
 
 
 def test_cargo_builds_where_the_program_is_looked_for(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from nuksmlab import accelerator, counter, machine, numa, paths, perf, virtual
+from nuksmlab import accelerator, counter, guard, machine, numa, paths, perf, virtual
 from nuksmlab.ksm import Ksm
 from nuksmlab.paper.extent import Part
 
@@ -18,6 +18,8 @@ GUEST = (sys.executable, "-m", "nuksmlab.paper.guest")
 BOOT_SECONDS = 3600.0
 # On whoever's machine it is, all in all.
 HOST_SECONDS = 3600.0
+# For a trial that is ended to un-merge all pages and put KSM's settings back.
+PUTS_BACK_SECONDS = 600.0
 BALANCING = Path("/proc/sys/kernel/numa_balancing")
 
 
@@ -132,13 +134,14 @@ class Host:
             "PYTHONPATH": str(paths.REPOSITORY / "lab"),
         }
         command = [*GUEST, f"/boot/vmlinuz-{self.kernel}"]
-        with subprocess.Popen(command, env=environment) as process:
-            try:
-                status = process.wait(max(self.ends - time.monotonic(), 0))
-            except subprocess.TimeoutExpired:
-                process.terminate()
-                raise machine.MachineError(
-                    f"{part.name}: the time is over; the same command goes on with it"
-                ) from None
+        process = guard.start(command, grace=PUTS_BACK_SECONDS, environment=environment)
+        try:
+            status = process.wait(max(self.ends - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            raise machine.MachineError(
+                f"{part.name}: the time is over; the same command goes on with it"
+            ) from None
+        finally:
+            guard.end(process)
         if status != 0:
             raise machine.MachineError(f"{part.name} ended with status {status}")

@@ -30,8 +30,11 @@ from nuksmlab.suite.parts import SUITES, Part
 
 OUTPUT = paths.BUILD / "test"
 SECONDS = OUTPUT / "seconds.json"
-END_SECONDS = 30.0
+# Longer than what parts have started has itself for those whom it ends.
+END_SECONDS = 75.0
 REPORT_SECONDS = 60.0
+# A signal that comes just before a wait is seen after it.
+HEARS_SECONDS = 1.0
 # Shown again of a part that failed, at the very end, where everybody looks.
 LAST_LINES = 40
 MEMORY = Path("/proc/meminfo")
@@ -180,7 +183,7 @@ class Suite:
         self.begin()
         while self.running:
             try:
-                name, line = self.lines.get(timeout=REPORT_SECONDS)
+                name, line = self.lines.get(timeout=HEARS_SECONDS)
             except queue.Empty:
                 name, line = "", b""
             if line:
@@ -245,8 +248,7 @@ def main() -> int:
     parser.add_argument(
         "--at-once",
         type=int,
-        default=at_once(),
-        help="so many parts; default: as CPUs and memory allow, here %(default)s",
+        help="so many parts; default: as CPUs and memory allow then",
     )
     options = parser.parse_args()
     guard.unwind_when_terminated()
@@ -259,7 +261,7 @@ def main() -> int:
     try:
         # Of a run that was killed, parts may be ending.
         with alone(OUTPUT) as lock:
-            return run(Suite(parts, options.at_once, lock), options.suite)
+            return run(Suite(parts, options.at_once or at_once(), lock), options.suite)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except OSError as error:  # of where this is written to, most likely

@@ -35,8 +35,10 @@ def capture(kernel: Path, archive: Path, mib: int, images: Sequence[Path]) -> li
     with ExitStack() as stack:
         guests = []
         for image in images:
+            # Not under a guard, whose command has no standard input.
+            ends_with_this = ("setpriv", "--pdeathsig", "KILL")
             guest = subprocess.Popen(
-                command(kernel, archive, mib, image),
+                [*ends_with_this, *command(kernel, archive, mib, image)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
