@@ -138,25 +138,24 @@ may_install() {
 	has apt-get && { [ "$(id -u)" = 0 ] || { has sudo && sudo -v; }; }
 }
 
-update_lists() { # apt waits for dpkg's lock only, and apt-daily has this one at times
-	local said
-	until said=$(as_root env LC_ALL=C apt-get update -qq 2>&1 9>&-); do
+as_soon_as_unlocked() { # WHAT-IS-SAID-IF-LOCKED COMMAND…: as root
+	local locked=$1 said
+	shift
+	until said=$(as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@" 2>&1 9>&-); do
 		echo "$said" >&2
-		[[ $said = *'Could not get lock'* ]] || return 100
+		[[ $said = *"$locked"* ]] || return 100
 		sleep 5
 	done
 	[ -z "$said" ] || echo "$said" >&2
 }
 
+update_lists() { # apt waits for dpkg's lock only, and apt-daily has this one at times
+	as_soon_as_unlocked 'Could not get lock' apt-get update -qq
+}
+
 # An interruption left something half-done; or somebody is just installing: waits for him.
 configure_the_rest() {
-	local said
-	until said=$(as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive dpkg --configure -a 2>&1 9>&-); do
-		echo "$said" >&2
-		[[ $said = *'lock was locked'* ]] || return 100
-		sleep 5
-	done
-	[ -z "$said" ] || echo "$said" >&2
+	as_soon_as_unlocked 'lock was locked' dpkg --configure -a
 }
 
 install_missing() {

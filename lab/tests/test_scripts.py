@@ -190,37 +190,31 @@ def test_python_s_environment_is_made_anew_when_anything_has_changed(
     assert len(list((tmp_path / "one" / "build").glob(".venv-*/bin/pip"))) == 4
 
 
+@pytest.mark.parametrize("locked", [True, False])
 @pytest.mark.parametrize(
-    ("error", "status", "tries"),
-    [("Could not get lock /var/lib/apt/lists/lock", 0, 3), ("no network", 100, 1)],
-)
-def test_who_else_updates_the_package_lists_is_waited_for(
-    tmp_path: Path, error: str, status: int, tries: int
-) -> None:
-    tried = tmp_path / "tried"
-    ends = f'[ "$(wc -l <{tried})" = 3 ] || {{ echo "E: {error}" >&2; exit 100; }}'
-    put(tmp_path / "bin" / "apt-get", f"#!/bin/sh\necho $* >>{tried}\n{ends}\n")
-    put(tmp_path / "bin" / "sleep", "#!/bin/sh\n")
-    put(tmp_path / "bin" / "sudo", '#!/bin/sh\nexec "$@"\n')
-    assert set_up(tmp_path / "one", "update_lists") == status
-    assert tried.read_text() == "update -qq\n" * tries
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "tries"),
-    [("dpkg frontend lock was locked by another process", 0, 3), ("broken", 100, 1)],
+    ("function", "command", "error"),
+    [
+        ("update_lists", "apt-get update -qq", "Could not get lock /var/lib/apt/lock"),
+        # What he has not configured yet looks as if he had been interrupted.
+        (
+            "configure_the_rest",
+            "dpkg --configure -a",
+            "dpkg frontend lock was locked by another process with pid 1",
+        ),
+    ],
 )
 def test_who_else_installs_packages_is_waited_for(
-    tmp_path: Path, error: str, status: int, tries: int
+    tmp_path: Path, function: str, command: str, error: str, *, locked: bool
 ) -> None:
-    """What he has unpacked, and not configured yet, looks as if he had been ended."""
     tried = tmp_path / "tried"
-    ends = f'[ "$(wc -l <{tried})" = 3 ] || {{ echo "E: {error}" >&2; exit 100; }}'
-    put(tmp_path / "bin" / "dpkg", f"#!/bin/sh\necho $* >>{tried}\n{ends}\n")
+    said = error if locked else "no network"
+    ends = f'[ "$(wc -l <{tried})" = 3 ] || {{ echo "E: {said}" >&2; exit 100; }}'
+    program, _, arguments = command.partition(" ")
+    put(tmp_path / "bin" / program, f"#!/bin/sh\necho $* >>{tried}\n{ends}\n")
     put(tmp_path / "bin" / "sleep", "#!/bin/sh\n")
     put(tmp_path / "bin" / "sudo", '#!/bin/sh\nexec "$@"\n')
-    assert set_up(tmp_path / "one", "configure_the_rest") == status
-    assert tried.read_text() == "--configure -a\n" * tries
+    assert set_up(tmp_path / "one", function) == (0 if locked else 100)
+    assert tried.read_text() == f"{arguments}\n" * (3 if locked else 1)
 
 
 def test_set_up_refuses_a_path_that_makefiles_cannot_have(
