@@ -49,8 +49,8 @@ def unwind_when_terminated() -> None:
     """SIGTERM, SIGINT, or a terminal that is closed, ends this process by an exception.
 
     So `finally` puts back what this process has changed. Once is enough: what ends
-    already is not disturbed. Under nohup a terminal may go. So it ends if it is make's
-    and make is killed.
+    already is not disturbed. Under nohup a terminal may go. What make has started ends
+    so, too, when make is killed.
     """
     numbers = [
         number

@@ -2,9 +2,12 @@
 """A guest's image in memory, compared with its file."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
+from nuksmlab import wait
+from nuksmlab.guard import descendants
 from nuksmlab.paper.merging import image
 from nuksmlab.tenant import Controlled
 
@@ -23,3 +26,26 @@ def test_pages_that_are_not_what_the_file_has_are_counted(tmp_path: Path) -> Non
                 file.seek(-1, os.SEEK_CUR)
                 file.write(bytes([byte ^ 1]))
         assert holder.command("verify")["bad"] == 3
+
+
+CAPTURES = """
+import sys
+from pathlib import Path
+from nuksmlab.paper.merging import capture
+guest = f"echo $$ >{sys.argv[1]}; exec sleep 1000"
+capture.command = lambda *_: ["sh", "-c", guest]
+capture.capture(Path(), Path(), 1, [Path()])
+"""
+
+
+def test_guests_end_with_who_captures_their_memory_though_he_is_killed(
+    tmp_path: Path,
+) -> None:
+    pid = tmp_path / "pid"
+    process = subprocess.Popen([sys.executable, "-c", CAPTURES, str(pid)])
+    wait.until(lambda: pid.exists() and "\n" in pid.read_text(), lambda: "a guest")
+    (guest,) = descendants(process.pid)
+    assert guest == int(pid.read_text())
+    process.kill()
+    process.wait()
+    wait.until(lambda: not Path(f"/proc/{guest}").exists(), lambda: "its end")

@@ -71,6 +71,7 @@ LIVE_PROGRAMS_DIFFER_MIB = 160 * PAGE_BYTES / 2**20
 # KSM's records of a page take 64 bytes, and 64 more of a merged one. Databases and
 # virtual machines take and free memory of their own meanwhile: hardly any.
 FREED = 0.9
+# What nuksm place may be off: it counts pages. A hundredth was found.
 PLANNED_POINTS = 0.1
 PLACED = (NUKSM, BY_CONTENT, CORRECTED)
 SHOWN = (STOCK, *PLACED)
