@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, cast
 
-from nuksmlab import paths
-from nuksmlab.machine import Machine
+from nuksmlab import accelerator, paths
+from nuksmlab.machine import Machine, MachineError
 
 COUNTS = "counts.jsonl"
 # What is counted.
 PROGRAMS, KERNELS = "programs", "kernels"
+# From here on, QEMU puts a part of the memory above what devices have below 4 GiB.
+DIVIDED_MIB = 2816
 
 
 class Counts(TypedDict):
@@ -39,15 +41,22 @@ class Caches:
     llc_ways: int = 16
 
 
-def node_options(machine: Machine) -> list[str]:
-    """Where QEMU says that each node's memory is.
+def node_options(machine: Machine, qemu: str) -> list[str]:
+    """Where QEMU of that version says that each node's memory is.
 
-    QEMU 7.2 adds the address of the node's memory among all memory twice: once
-    for where the block lies among its blocks, which are in the same order, and
-    once for where it lies in the machine.
+    Since 8.2 this is where it lies in the machine. Before, QEMU adds the address of the
+    node's memory among all memory twice: once for where the block lies among its
+    blocks, which are in the same order, and once for where it lies in the machine.
     """
     size = machine.node_mib << 20
-    return [f"node={2 * node * size}+{size}" for node in range(machine.nodes)]
+    plain = tuple(map(int, qemu.split("."))) >= (8, 2)
+    if plain and machine.nodes * machine.node_mib >= DIVIDED_MIB:
+        raise MachineError(
+            f"machines that count have less than {DIVIDED_MIB} MiB, all nodes together:"
+            " more would have a gap in it"
+        )
+    times = 1 if plain else 2
+    return [f"node={times * node * size}+{size}" for node in range(machine.nodes)]
 
 
 def qemu_options(
@@ -56,7 +65,7 @@ def qemu_options(
     options = [
         f"file={paths.COUNTER}",
         f"out={output.absolute() / COUNTS}",
-        *node_options(machine),
+        *node_options(machine, accelerator.qemu_version()),
         *(f"{name}={value}" for name, value in vars(caches).items()),
         *(["kernels=1"] if counted == KERNELS else []),
     ]

@@ -55,7 +55,8 @@ struct node {
 	uint64_t bytes;
 };
 
-QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
+/* Of the interface. QEMU reads it before it calls anything. */
+QEMU_PLUGIN_EXPORT int qemu_plugin_version = 1;
 
 static qemu_plugin_id_t plugin;
 static FILE *out;
@@ -66,6 +67,12 @@ static unsigned int counting; /* virtual CPUs between marks */
 static bool of_kernels; /* what is counted */
 /* Each virtual CPU may have its own thread; all else here is one's own. */
 static pthread_mutex_t marks = PTHREAD_MUTEX_INITIALIZER;
+
+__attribute__((constructor)) static void speak_its_version(void)
+{
+	if (qemu_plugin_read_memory_vaddr)
+		qemu_plugin_version = 4;
+}
 
 __attribute__((format(printf, 1, 2))) static void complain(const char *format,
 							   ...)
@@ -196,11 +203,16 @@ static void on_mark(unsigned int index, void *data)
 static bool is_mark(const struct qemu_plugin_insn *insn, uint16_t *number)
 {
 	static const unsigned char nopl[] = { 0x0f, 0x1f, 0x80 };
-	const unsigned char *code = qemu_plugin_insn_data(insn);
+	unsigned char code[MARK_BYTES];
 	uint16_t magic;
 
-	if (qemu_plugin_insn_size(insn) != MARK_BYTES ||
-	    memcmp(code, nopl, sizeof(nopl)))
+	if (qemu_plugin_insn_size(insn) != MARK_BYTES)
+		return false;
+	if (qemu_plugin_version == 1)
+		memcpy(code, qemu_plugin_insn_data(insn), MARK_BYTES);
+	else
+		qemu_plugin_insn_copy(insn, code, MARK_BYTES);
+	if (memcmp(code, nopl, sizeof(nopl)))
 		return false;
 	memcpy(number, code + 3, sizeof(*number));
 	memcpy(&magic, code + 5, sizeof(magic));

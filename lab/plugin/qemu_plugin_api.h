@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What this plugin uses of QEMU's plugin interface, version 1 (QEMU 4.2 to
- * 8.1; Debian 12 has 7.2), declared here because Debian packages no header
- * of it. Named and laid out as QEMU has it.
+ * What this plugin uses of QEMU's plugin interface, versions 1 (Debian 12 has
+ * QEMU 7.2) and 4 (QEMU 9.2 and later; Debian 13 has 10.0), declared here
+ * because Debian packages no header of it. Named and laid out as QEMU has it.
  */
 #ifndef PLUGIN_QEMU_PLUGIN_API_H
 #define PLUGIN_QEMU_PLUGIN_API_H
@@ -12,7 +12,6 @@
 #include <stdint.h>
 
 #define QEMU_PLUGIN_EXPORT __attribute__((visibility("default")))
-#define QEMU_PLUGIN_VERSION 1
 
 typedef uint64_t qemu_plugin_id_t;
 typedef uint32_t qemu_plugin_meminfo_t;
@@ -76,7 +75,10 @@ size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *
 qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
+/* In version 1; and what has its name in version 4. */
 const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
+size_t qemu_plugin_insn_copy(const struct qemu_plugin_insn *insn, void *to,
+			     size_t bytes) __asm__("qemu_plugin_insn_data");
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
 
 bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info);
@@ -90,6 +92,11 @@ void qemu_plugin_outs(const char *text);
 /* Called when translated code was dropped, and with it what callbacks it had. */
 void qemu_plugin_register_flush_cb(qemu_plugin_id_t id,
 				   qemu_plugin_simple_cb_t cb);
+
+/* New in version 4. */
+__attribute__((weak)) bool qemu_plugin_read_memory_vaddr(uint64_t address,
+							 void *data,
+							 size_t bytes);
 
 /*
  * No part of the interface, but of QEMU 7.2; see forget_dropped_callbacks().

@@ -26,7 +26,7 @@ from made_up import (
     section,
 )
 
-from nuksmlab import numa, paths
+from nuksmlab import accelerator, numa, paths
 from nuksmlab.counter import Caches, node_options, qemu_options
 from nuksmlab.ksm import Ksm
 from nuksmlab.machine import Machine, MachineError
@@ -422,11 +422,23 @@ def test_figure_9_has_what_is_published_of_uksm(tmp_path: Path) -> None:
 
 
 def test_second_nodes_memory_is_where_qemu_reports_it() -> None:
-    assert node_options(Machine(3, 1)) == [
+    assert node_options(Machine(3, 1), "7.2.22") == [
         "node=0+1048576",
         "node=2097152+1048576",
         "node=4194304+1048576",
     ]
+    assert node_options(Machine(3, 1), "10.0.2") == [
+        "node=0+1048576",
+        "node=1048576+1048576",
+        "node=2097152+1048576",
+    ]
+
+
+def test_memory_with_a_gap_cannot_be_counted_where_qemu_tells_of_it() -> None:
+    assert node_options(Machine(2, 1408), "7.2.22")
+    assert node_options(Machine(2, 1407), "10.0.2")
+    with pytest.raises(MachineError, match="less than 2816 MiB"):
+        node_options(Machine(2, 1408), "10.0.2")
 
 
 def test_only_the_experiment_with_guests_has_any() -> None:
@@ -450,7 +462,10 @@ def test_each_node_has_the_guest_that_starts_first() -> None:
     assert set(repetitions) == set(range(FULL.repetitions))
 
 
-def test_plugin_is_told_where_to_write(tmp_path: Path) -> None:
+def test_plugin_is_told_where_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accelerator, "qemu_version", lambda: "10.0.2")
     options = qemu_options(Machine(2, 512), Caches(llc_kib=256), tmp_path)
     assert options.startswith("-plugin file=/")
     assert f"out={tmp_path}/counts.jsonl" in options

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import counter
+from nuksmlab import accelerator, counter
 from nuksmlab.counter import Caches, Counts
 from nuksmlab.machine import Machine
 from nuksmlab.paper import model, report
@@ -148,7 +148,11 @@ def test_counts_are_joined_with_what_was_observed(tmp_path: Path) -> None:
     assert (result.merging.counts, result.resting.counts) == (counts(10), counts(1))
 
 
-def test_the_plugin_is_told_to_count_what_kernels_do() -> None:
+def test_the_plugin_is_told_to_count_what_kernels_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(accelerator, "qemu_version", lambda: "10.0.2")
+
     def options(*counted: str) -> str:
         return counter.qemu_options(Machine(2, 1), Caches(), Path("x"), *counted)
 
