@@ -8,7 +8,7 @@ CONFIG ?= lab
 VERSION := 6.12
 PREFIX ?= /usr/local
 PYTHON := build/venv/bin/python
-KERNEL_OPTION := $(if $(KERNEL),--kernel "$(KERNEL)")
+KERNEL_OPTION := $(if $(KERNEL),--kernel '$(KERNEL)')
 OUR_KERNEL := $(filter nuksm nuksm-%,$(KERNEL))
 IN_MACHINE := $(PYTHON) -m nuksmlab run $(KERNEL_OPTION)
 OF_KERNEL := $(addprefix -,$(notdir $(KERNEL)))
@@ -78,7 +78,7 @@ kernel: $(if $(READY),setup-kernel) ## build our kernel and say where it is; CON
 	@kernel/build.sh $(if $(filter um,$(ARCH)),um,$(CONFIG)) $(VERSION)
 
 kernel-deb: setup-kernel-deb ## build our kernel as Debian packages, configured as this machine's; CONFIG_FILE=/path/to/config
-	@CONFIG_FILE="$(CONFIG_FILE)" kernel/build.sh deb $(VERSION)
+	@exec env CONFIG_FILE='$(CONFIG_FILE)' kernel/build.sh deb $(VERSION)
 
 series: setup-kernel ## write the engine as patches for git am into build/series/VERSION
 	@kernel/series.sh $(VERSION)
@@ -144,7 +144,7 @@ vms: setup build ## virtual machines by KVM: is what they write merged, and as m
 		env NUKSM_VM_KERNEL="$$(cat build/vms-kernel)" $(GUEST_TESTS) -m vm -s
 
 counter: $(READY) ## test the counting of DRAM accesses, in a counting machine of four nodes
-	kernel/build.sh lab $(VERSION) >build/counter-kernel
+	exec kernel/build.sh lab $(VERSION) >build/counter-kernel
 	exec $(ON_ENGINE) --count --nested --nodes 4 --memory-mib 512 --output build/counter$(OF_VERSION) -- \
 		env NUKSM_VM_KERNEL="$$(cat build/counter-kernel)" $(TESTS) lab/counter_tests
 
@@ -207,7 +207,7 @@ setup: ## install what all targets need, as far as it is missing
 	scripts/setup.sh test
 
 setup-kernel:
-	@scripts/setup.sh kernel >&2
+	@exec scripts/setup.sh kernel >&2
 
 setup-kernel-deb:
-	@scripts/setup.sh kernel-deb >&2
+	@exec scripts/setup.sh kernel-deb >&2

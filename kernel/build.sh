@@ -73,15 +73,19 @@ compiler=gcc
 if command -v ccache >/dev/null; then
 	compiler='ccache gcc'
 	export CCACHE_DIR=$cache/ccache
+	# What a file includes the compiler lists itself: it is not preprocessed twice. Of
+	# the host's headers, which User-Mode Linux needs, it lists none.
+	[ "$arch" = um ] || export CCACHE_DEPEND=1
 fi
 # What make was told that runs this is not meant for the kernel's makefiles.
 unset MAKEFLAGS MFLAGS
 
+lock() { # DESCRIPTOR: a signal is heard between two tries
+	until flock -w 1 "$1"; do :; done
+}
+
 # Unpacked once per version; a half-done attempt leaves nothing behind.
 fetch_source() ( # DIRECTORY
-	mkdir -p "$(dirname "$1")"
-	exec 8>"$1.lock"
-	flock 8
 	[ -d "$1" ] && return
 	tmp=$(mktemp -d "$1.XXXXXX")
 	trap 'rm -rf "$tmp"' EXIT
@@ -195,7 +199,10 @@ make_result() {
 	local work=$cache/work/$linux-$config wanted
 	mkdir -p "$work" "$cache/kernels"
 	exec 9>"$work/lock"
-	flock -n 9 || { say "waiting for another build of $linux-$config"; flock 9; }
+	flock -n 9 || {
+		say "waiting for another build of $linux-$config"
+		lock 9
+	}
 	[ -e "$result" ] && return
 	rm -rf "$work/tree" "$work/output" "$work"/linux-*
 	mkdir "$work/output"
@@ -216,7 +223,11 @@ if [ ! -e "$result" ]; then
 	"$kernel/apt.sh" "$linux" update >&2 || true
 	look_up
 	[ -n "$version" ] || die "apt knows no $package: Debian's archive has it"
+	mkdir -p "$(dirname "$source")"
+	exec 8>"$source.lock"
+	lock 8
 	fetch_source "$source"
+	exec 8>&-
 	check_pin "$source"
 	[ "$config" = source ] || make_result
 fi

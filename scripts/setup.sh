@@ -43,7 +43,15 @@ has() { command -v "$1" >/dev/null; }
 need() { # PACKAGE CHECK…: the package is missing when the check fails
 	local package=$1
 	shift
-	"$@" >/dev/null 2>&1 || missing+=("$package")
+	if [[ $half_done = *" $package "* ]] || ! "$@" >/dev/null 2>&1; then
+		missing+=("$package")
+	fi
+}
+
+# What apt was interrupted at: unpacked programs are there, but not configured.
+half_done_packages() {
+	! has dpkg-query || dpkg-query -W -f ' ${db:Status-Status} ${Package} \n' |
+		sed -nE 's/^ (unpacked|half-(installed|configured))//p' | tr -d '\n'
 }
 
 has_header() { echo "#include <$1>" | cc -E -; }
@@ -77,6 +85,7 @@ rust_packages() {
 
 find_missing() {
 	missing=()
+	half_done=$(half_done_packages)
 	need gcc has cc
 	need libc6-dev has_header stdio.h
 	if wants demo test; then
@@ -141,7 +150,7 @@ may_install() {
 as_soon_as_unlocked() { # WHAT-IS-SAID-IF-LOCKED COMMAND…: as root
 	local locked=$1 said
 	shift
-	until said=$(as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@" 2>&1 9>&-); do
+	until said=$(as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@" 2>&1 </dev/null 9>&-); do
 		echo "$said" >&2
 		[[ $said = *"$locked"* ]] || return 100
 		sleep 5
@@ -155,7 +164,8 @@ update_lists() { # apt waits for dpkg's lock only, and apt-daily has this one at
 
 # An interruption left something half-done; or somebody is just installing: waits for him.
 configure_the_rest() {
-	as_soon_as_unlocked 'lock was locked' dpkg --configure -a
+	# What it would ask, about changed configuration files, nobody would see: they stay.
+	as_soon_as_unlocked 'lock was locked' dpkg --force-confdef --force-confold --configure -a
 }
 
 install_missing() {
@@ -163,13 +173,16 @@ install_missing() {
 		echo "These packages are missing, and installing them needs root or sudo: ${missing[*]}" >&2
 		exit 1
 	fi
-	echo "to be installed by apt: ${missing[*]}"
+	local before="${missing[*]}"
+	echo "to be installed by apt: $before"
 	update_lists
-	find_missing # the package lists may have been empty
 	# Nothing that is started keeps the lock.
 	[ -z "$(dpkg --audit)" ] || configure_the_rest
+	find_missing # the package lists may have been empty
+	[ ${#missing[@]} -gt 0 ] || return 0
+	[ "${missing[*]}" = "$before" ] || echo "to be installed, after all: ${missing[*]}"
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-		-o DPkg::Lock::Timeout=600 --no-install-recommends "${missing[@]}" 9>&-
+		-o DPkg::Lock::Timeout=-1 --no-install-recommends "${missing[@]}" 9>&-
 }
 
 # By the name of what it is made of: what runs from another one goes on. Where the checkout
@@ -198,7 +211,10 @@ trap 'exit 129' HUP
 # One at a time; who comes second finds nothing missing.
 mkdir -p "$repository/build"
 exec 9>"$repository/build/.setup.lock"
-flock -n 9 || { echo "waiting for another set-up"; flock 9; }
+flock -n 9 || {
+	echo "waiting for another set-up"
+	until flock -w 1 9; do :; done # a signal is heard between two tries
+}
 
 find_missing
 if [ ${#missing[@]} -gt 0 ]; then

@@ -2,6 +2,7 @@
 """The shell's scripts and the makefiles: what is left of what is interrupted, and
 that what is in the environment does not change what is built."""
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -57,6 +58,15 @@ def tree(tmp_path: Path) -> Iterator[Path]:
     put(tmp_path / "bin" / "make", WAITS.format(place=tmp_path, before=configures))
     yield tmp_path
     (tmp_path / "end").touch()
+
+
+def waits_for(lock: Path) -> bool:
+    """Whether anybody does, by what the kernel says of all locks."""
+    inode = f":{lock.stat().st_ino} "
+    return any(
+        "->" in line and inode in line
+        for line in Path("/proc/locks").read_text().splitlines()
+    )
 
 
 def test_a_build_that_is_ended_as_it_begins_leaves_nothing_running(tree: Path) -> None:
@@ -198,7 +208,7 @@ def test_python_s_environment_is_made_anew_when_anything_has_changed(
         # What he has not configured yet looks as if he had been interrupted.
         (
             "configure_the_rest",
-            "dpkg --configure -a",
+            "dpkg --force-confdef --force-confold --configure -a",
             "dpkg frontend lock was locked by another process with pid 1",
         ),
     ],
@@ -215,6 +225,56 @@ def test_who_else_installs_packages_is_waited_for(
     put(tmp_path / "bin" / "sudo", '#!/bin/sh\nexec "$@"\n')
     assert set_up(tmp_path / "one", function) == (0 if locked else 100)
     assert tried.read_text() == f"{arguments}\n" * (3 if locked else 1)
+
+
+def test_a_package_that_is_only_unpacked_is_missing(tmp_path: Path) -> None:
+    states = r" installed gcc \n unpacked shellcheck \n half-configured bc \n"
+    put(tmp_path / "bin" / "dpkg-query", f"#!/bin/sh\nprintf '{states}'\n")
+    half_done = f'find_missing; echo " ${{missing[*]}} " >{tmp_path}/said'
+    assert set_up(tmp_path / "one", half_done) == 0
+    said = (tmp_path / "said").read_text()
+    assert " shellcheck " in said and " bc " in said and " gcc " not in said
+
+
+def test_what_is_installed_was_announced(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The first lists may know another name."""
+    put(tmp_path / "bin" / "apt-get", f"#!/bin/sh\necho $* >>{tmp_path}/tried\n")
+    put(tmp_path / "bin" / "dpkg", "#!/bin/sh\n")
+    others = (
+        'may_install() { :; }; as_root() { "$@"; }; find_missing() { missing=(b); }'
+    )
+    assert set_up(tmp_path / "one", f"{others}; missing=(a); install_missing") == 0
+    assert capfd.readouterr().out.splitlines() == [
+        "to be installed by apt: a",
+        "to be installed, after all: b",
+    ]
+    _, installed = (tmp_path / "tried").read_text().splitlines()
+    assert installed.endswith(" b")
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "lock"),
+    [
+        ("kernel/build.sh", "lab", "cache/source/linux-6.12-1.lock"),
+        ("kernel/build.sh", "lab", "cache/work/6.12-lab/lock"),
+        ("scripts/setup.sh", "test", "build/.setup.lock"),
+    ],
+)
+def test_who_waits_for_a_lock_ends_when_told(
+    tree: Path, name: str, argument: str, lock: str
+) -> None:
+    text = (paths.REPOSITORY / name).read_text()
+    script = put(tree / name, text)
+    path = put(tree / lock, "")
+    known = environment(tree, NUKSM_CACHE=str(tree / "cache"))
+    with path.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiting = subprocess.Popen([script, argument], env=known)
+        wait.until(lambda: waits_for(path), lambda: "who waits")
+        waiting.terminate()
+        assert waiting.wait() == 128 + signal.SIGTERM
 
 
 def test_set_up_refuses_a_path_that_makefiles_cannot_have(
@@ -236,12 +296,20 @@ def test_cargo_builds_where_the_program_is_looked_for(tmp_path: Path) -> None:
     assert (tmp_path / "said").read_text() == f"{tmp_path}/target none\n"
 
 
+# What targets need that is done before.
+NEEDED = (
+    *("setup", "setup-demo", "setup-deb", "setup-kernel", "setup-kernel-deb"),
+    *("build", "build-lab", "program"),
+)
+
+
 @pytest.mark.parametrize(
     "target",
     [
         *("engine-um", "engine-2", "engine-looks", "engine-program", "engine-slow"),
         *("engine-4", "engine-tiers", "engine-debug", "guest-2", "guest-slow"),
-        *("guest-4", "paper", "stress"),
+        *("guest-4", "paper", "stress", "demo", "counter", "kernel", "kernel-deb"),
+        *("setup", "setup-kernel", "setup-kernel-deb", "cost", "selftests-some"),
     ],
 )
 def test_a_target_that_is_ended_ends_what_it_has_started(
@@ -250,9 +318,15 @@ def test_a_target_that_is_ended_ends_what_it_has_started(
     shutil.copy(paths.REPOSITORY / "Makefile", tmp_path)
     pid = tmp_path / "pid"
     notes = f"echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 1000"
-    put(tmp_path / "build" / "venv" / "bin" / "python", f"#!/bin/sh\n{notes}\n")
-    command = ["make", target, "READY=", "HARDWARE=any"]
-    with subprocess.Popen(command, cwd=tmp_path) as make:
+    for program in ("build/venv/bin/python", "kernel/build.sh", "scripts/setup.sh"):
+        put(tmp_path / program, f"#!/bin/sh\n{notes}\n")
+    put(tmp_path / "bin" / "cargo", "#!/bin/sh\n")
+    put(tmp_path / "target" / "debug" / "nuksm", "")
+    done = [option for name in NEEDED if name != target for option in ("-o", name)]
+    settings = ["READY=", "HARDWARE=any", "KERNEL=any", "CONFIG_FILE=any"]
+    with subprocess.Popen(
+        ["make", target, *settings, *done], cwd=tmp_path, env=environment(tmp_path)
+    ) as make:
         wait.until(pid.exists, lambda: "what it starts")
         make.terminate()
     assert not Path(f"/proc/{pid.read_text().strip()}/exe").exists()
