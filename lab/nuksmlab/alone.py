@@ -2,9 +2,13 @@
 """One process at a time writes to a directory: two would judge each other's results."""
 
 import fcntl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+# A signal that comes just before a wait is seen after it.
+HEARS_SECONDS = 0.5
 
 
 @contextmanager
@@ -16,9 +20,14 @@ def alone(output: Path) -> Iterator[int]:
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.with_name(f".{output.name}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"waiting for who else writes to {output}", flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        said = False
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not said:
+                    print(f"waiting for who else writes to {output}", flush=True)
+                said = True
+            time.sleep(HEARS_SECONDS)
         yield lock.fileno()

@@ -4,9 +4,10 @@
 The command gets a session of its own, with `python -m nuksmlab.guard` as its first
 process, which has a pipe from the starter as standard input. At the pipe's end, also
 when the starter was killed, everything that descends from the guard gets SIGTERM, and
-what is still there after the time it was granted SIGKILL; so does what the command
-leaves behind. Another session is no way out, and User-Mode Linux takes one. Its
-temporary files are in a directory of their own, which goes then, too.
+what is still there after the time it was granted SIGKILL; so it does when the command
+was killed. What the command leaves behind when it ends by itself gets SIGKILL. Another
+session is no way out, and User-Mode Linux takes one. Its temporary files are in a
+directory of their own, which goes then, too.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -30,8 +31,19 @@ GIVES_WAY = ("nice", "-n", "5")
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36  # Linux 3.4
 MAKE = ("make", "gmake")
+ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 AUTOGROUP = Path("/proc/self/autogroup")
 THREADS = 17  # among what /proc/PID/stat has after the name
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """What would end this process is heard afterwards. For its main thread."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def end_with_make() -> None:
@@ -52,11 +64,7 @@ def unwind_when_terminated() -> None:
     already is not disturbed. Under nohup a terminal may go. What make has started ends
     so, too, when make is killed.
     """
-    numbers = [
-        number
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-        if signal.getsignal(number) != signal.SIG_IGN
-    ]
+    numbers = [each for each in ENDS if signal.getsignal(each) != signal.SIG_IGN]
 
     def unwind(number: int, _frame: object) -> None:
         for one in numbers:
@@ -195,7 +203,7 @@ def have_session_as_nice() -> None:
 def main() -> int:
     grace, command = float(sys.argv[1]), sys.argv[2:]
     have_session_as_nice()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in ENDS:
         signal.signal(number, lambda *_: None)  # handled, so that the command has none
     adopt()
     # What root of a user namespace has made there may stay
@@ -208,7 +216,9 @@ def main() -> int:
         signal.signal(signal.SIGCHLD, lambda *_: reap(child.pid))
         handle = os.pidfd_open(child.pid)
         ended, _, _ = select.select([handle, sys.stdin], [], [])
-        end_all(0.0 if handle in ended else grace)
+        # Who was killed has put nothing back: what it has started still may.
+        by_itself = handle in ended and child.wait() >= 0
+        end_all(0.0 if by_itself else grace)
         status = child.wait()
     return status if status >= 0 else 128 - status
 

@@ -13,6 +13,10 @@ from pathlib import Path
 
 from nuksmlab import machine
 
+# Where it notes its number, else in the user's home, which one that is killed leaves
+# there; and its memory is a file in TMPDIR, else in /dev/shm.
+STARTS = 'notes=$TMPDIR/ && unset TMPDIR && exec "$0" uml_dir="$notes" "$@"'
+
 
 @dataclass(frozen=True)
 class Guest:
@@ -46,7 +50,7 @@ def command_line(guest: Guest, output: Path) -> list[str]:
     # With several it runs processes by seccomp only, by ptrace else.
     several = [f"ncpus={guest.cpus}", "seccomp=on"] if guest.cpus > 1 else []
     return [
-        *("env", "-u", "TMPDIR"),  # its memory is a file there, else in /dev/shm
+        *("sh", "-c", STARTS),
         str(guest.kernel),
         f"mem={guest.memory_mib}M",
         *several,

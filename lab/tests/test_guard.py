@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from gone import is_gone
 
 from nuksmlab import guard, wait
 
@@ -27,14 +28,6 @@ mktemp >"{place}/file"
 setsid sleep 1000 & echo $! $$ >"{place}/new"; mv "{place}/new" "{place}/pids"
 wait
 """
-
-
-def is_gone(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    try:
-        return stat.read_text().rpartition(")")[2].split()[0] in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 @pytest.mark.parametrize(
@@ -78,19 +71,57 @@ def test_what_a_guard_that_was_killed_leaves_behind_is_ended(tmp_path: Path) -> 
         wait.until(lambda pid=pid: is_gone(pid), lambda: "the end")  # type: ignore[misc]
 
 
+PUTS_BACK = """
+import os, subprocess, sys
+if len(sys.argv) == 2:
+    subprocess.Popen([sys.executable, *sys.argv, "."]).wait()
+from nuksmlab import guard
+guard.unwind_when_terminated()
+try:
+    os.kill(os.getppid(), 9)
+    while True:
+        guard.time.sleep(1)
+finally:
+    open(sys.argv[1], "w").close()
+"""
+
+
+def test_what_was_started_by_who_was_killed_puts_back_what_it_changed(
+    tmp_path: Path,
+) -> None:
+    code, back = tmp_path / "code.py", tmp_path / "back"
+    code.write_text(PUTS_BACK)
+    process = guard.start([sys.executable, str(code), str(back)], grace=900)
+    assert process.wait() == 128 + signal.SIGKILL
+    assert back.exists()
+
+
+def test_who_is_undisturbed_hears_of_it_afterwards(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    code = (
+        "import os, signal; from nuksmlab import guard; guard.unwind_when_terminated()"
+    )
+    code += "\nwith guard.undisturbed():\n os.kill(os.getpid(), signal.SIGTERM)"
+    code += f"\n open({str(said)!r}, 'w').close()\nos.unlink({str(said)!r})"
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert said.exists()
+
+
 def test_the_status_is_the_commands() -> None:
     assert guard.start(["sh", "-c", "exit 7"], grace=0).wait() == 7
     assert guard.start(["sh", "-c", "kill -9 $$"], grace=0).wait() == 137
 
 
 OF_MAKE = """
-import os, signal, sys
+import os, sys, time
 from nuksmlab import guard
 guard.unwind_when_terminated()
-open(sys.argv[1] + ".new", "w").write(f"{os.getpid()}")
-os.rename(sys.argv[1] + ".new", sys.argv[1])
 try:
-    signal.pause()
+    open(sys.argv[1] + ".new", "w").write(f"{os.getpid()}")
+    os.rename(sys.argv[1] + ".new", sys.argv[1])
+    while True:
+        time.sleep(1)
 finally:
     open(sys.argv[1] + ".back", "w").close()
 """

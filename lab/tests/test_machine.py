@@ -130,6 +130,18 @@ def test_watchdogs_of_guests_wait_for_minutes(kvm: bool) -> None:
     assert "rcupdate.rcu_cpu_stall_timeout=300" in command
 
 
+def test_a_kernel_in_user_mode_notes_its_number_where_files_are_removed(
+    tmp_path: Path,
+) -> None:
+    kernel = tmp_path / "kernel"
+    kernel.write_text('#!/bin/sh\necho "$1 $2 ${TMPDIR-none}"\n')
+    kernel.chmod(0o755)
+    command = uml.command_line(uml.Guest(kernel, 64), tmp_path)
+    known = {**os.environ, "TMPDIR": "/temporary"}
+    said = subprocess.run(command, env=known, capture_output=True, check=True)
+    assert said.stdout == b"uml_dir=/temporary/ mem=64M none\n"
+
+
 def test_machines_for_guests_boot_with_one_cpu_and_a_thread_for_each() -> None:
     command = " ".join(
         machine.vng_command(

@@ -8,16 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from gone import is_gone
 
 from nuksmlab import kernels, paths, wait
 from nuksmlab.mutants import __main__ as command
 
 MUTANTS = command.known()
-
-
-def is_gone(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or ") Z " in stat.read_text()
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from gone import is_gone
+
 from nuksmlab import wait
 from nuksmlab.guard import descendants
 from nuksmlab.paper.merging import image
@@ -48,4 +50,4 @@ def test_guests_end_with_who_captures_their_memory_though_he_is_killed(
     assert guest == int(pid.read_text())
     process.kill()
     process.wait()
-    wait.until(lambda: not Path(f"/proc/{guest}").exists(), lambda: "its end")
+    wait.until(lambda: is_gone(guest), lambda: "its end")

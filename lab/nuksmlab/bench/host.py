@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, TypedDict
 
+from nuksmlab import guard
+
 MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
 # User-Mode Linux maps each page of a guest's process for itself.
 MAPPINGS = 4_000_000
@@ -132,11 +134,11 @@ def many_mappings() -> Iterator[None]:
     """
     with MAX_MAP_COUNT.open() as held:
         try:
-            with turn():
+            with guard.undisturbed(), turn():
                 raise_limit()
                 fcntl.flock(held, fcntl.LOCK_SH)
             yield
         finally:
-            with turn():
+            with guard.undisturbed(), turn():
                 if is_alone(held):
                     put_back()
