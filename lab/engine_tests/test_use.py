@@ -174,15 +174,22 @@ def test_reclaim_finds_what_was_used_young(ksm: Ksm, limited: stress.Cgroup) -> 
     assert used(ksm.scan_once) >= MOST * unscanned
 
 
-SAMPLE_US = 500_000
-AGGREGATE_US = 10 * SAMPLE_US
+# Turns of use and a scan in one of DAMON's samples, and samples in an interval.
+TURNS = 5
+SAMPLES = 10
 REST_SECONDS = 0.02
+
+
+def turn(ksm: Ksm, tenant: Tenant) -> None:
+    tenant.command("touch")
+    ksm.scan_once()
+    time.sleep(REST_SECONDS)
 
 
 class Damon:
     """One monitor, of a tenant's pages."""
 
-    def __init__(self, tenant: Tenant) -> None:
+    def __init__(self, tenant: Tenant, sample_us: int) -> None:
         self.start = int(tenant.facts["private_at"], 16)
         self.end = self.start + int(tenant.facts["private"]) * model.PAGE
         stress.put(DAMON / "nr_kdamonds", 1)
@@ -191,8 +198,8 @@ class Damon:
         intervals = context / "monitoring_attrs" / "intervals"
         self.scheme = context / "schemes" / "0"
         stress.put(context / "operations", "fvaddr")
-        stress.put(intervals / "aggr_us", AGGREGATE_US)
-        stress.put(intervals / "sample_us", SAMPLE_US)
+        stress.put(intervals / "aggr_us", SAMPLES * sample_us)
+        stress.put(intervals / "sample_us", sample_us)
         stress.put(context / "targets" / "nr_targets", 1)
         target = context / "targets" / "0"
         stress.put(target / "pid_target", tenant.pid)
@@ -215,7 +222,7 @@ class Damon:
                 for name in ("start", "end", "nr_accesses")
             )
             seen += accesses * (end - start)
-        return seen / (self.end - self.start) / (AGGREGATE_US / SAMPLE_US)
+        return seen / (self.end - self.start) / SAMPLES
 
     def off(self) -> None:
         stress.put(DAMON / "0" / "state", "off")
@@ -223,8 +230,12 @@ class Damon:
 
 
 @pytest.fixture
-def damon(tenant: Tenant) -> Iterator[Damon]:
-    damon = Damon(tenant)
+def damon(ksm: Ksm, tenant: Tenant) -> Iterator[Damon]:
+    """It has a sample in the time that this machine takes for some turns."""
+    began = time.monotonic()
+    for _ in range(TURNS):
+        turn(ksm, tenant)
+    damon = Damon(tenant, round((time.monotonic() - began) * 1e6))
     yield damon
     damon.off()
 
@@ -232,7 +243,8 @@ def damon(tenant: Tenant) -> Iterator[Damon]:
 def test_damon_sees_what_is_used(ksm: Ksm, tenant: Tenant, damon: Damon) -> None:
     """The pages are used all the time, and ksmd comes by after each use.
 
-    With `first` it takes as long, and takes nothing from the page tables.
+    With `first` it takes as long, and takes nothing from the page tables. Only where
+    each sample has turns in it can DAMON see one in each.
     """
 
     def seen(placement: str) -> float:
@@ -241,9 +253,7 @@ def test_damon_sees_what_is_used(ksm: Ksm, tenant: Tenant, damon: Damon) -> None
             damon.accesses()
             asked = pool.submit(damon.accesses)
             while not asked.done():
-                tenant.command("touch")
-                ksm.scan_once()
-                time.sleep(REST_SECONDS)
+                turn(ksm, tenant)
             return asked.result()
 
     unheard = seen("first")

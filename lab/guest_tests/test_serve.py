@@ -75,7 +75,7 @@ class Daemon:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
-        except urllib.error.URLError:
+        except OSError:  # nobody is there, or who was slow to ask is not waited for
             return 0
 
     def page(self) -> str:

@@ -30,6 +30,7 @@ fn recording() -> String {
 /// Plays a file until it ends; how that was, and all that was said.
 fn play(path: &Path, keys: &[u8]) -> (ExitStatus, String) {
     let (mut terminal, side) = terminal();
+    terminal.write_all(keys).unwrap(); // before it could have come to its end
     let mut child: Child = Command::new(env!("CARGO_BIN_EXE_nuksm"))
         .args(["top", "--replay"])
         .arg(path)
@@ -39,7 +40,6 @@ fn play(path: &Path, keys: &[u8]) -> (ExitStatus, String) {
         .stderr(side())
         .spawn()
         .unwrap();
-    terminal.write_all(keys).unwrap();
     let mut said = Vec::new();
     let mut piece = [0; 4096];
     // The last one to hold the other side ends it with an error.

@@ -204,11 +204,11 @@ mod tests {
     #[test]
     fn waiting_leaves_out_what_passed_and_ends_with_the_duration() {
         let stop = Stop::on_signals().unwrap();
-        let late = Instant::now().checked_sub(Duration::from_millis(3_500)).unwrap();
+        let late = Instant::now().checked_sub(Duration::from_secs(350)).unwrap();
         let mut args = args("ksm.csv", None);
-        args.duration = Some(Duration::from_secs(3));
+        (args.interval, args.duration) = (Duration::from_secs(100), Some(Duration::from_secs(300)));
         let mut next = late;
         assert!(!wait(&stop, late, &mut next, &args), "the end has passed");
-        assert_eq!(next, late + Duration::from_secs(4), "three times have passed");
+        assert_eq!(next, late + Duration::from_secs(400), "three times have passed");
     }
 }
