@@ -27,12 +27,10 @@ from typing import IO
 from nuksmlab import paths
 
 POLL_SECONDS = 0.05
-GIVES_WAY = ("nice", "-n", "5")
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36  # Linux 3.4
 MAKE = ("make", "gmake")
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-AUTOGROUP = Path("/proc/self/autogroup")
 THREADS = 17  # among what /proc/PID/stat has after the name
 
 
@@ -99,20 +97,15 @@ def start(  # noqa: PLR0913 (each says another thing about the command)
     stderr: int | IO[bytes] | None = None,
     environment: Mapping[str, str] | None = None,
     held: Sequence[int] = (),
-    gives_way: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Closing its standard input ends the command, which then has `grace` seconds.
 
     `held` are descriptors, of locks, that stay open until all of the command is gone.
-    If it `gives_way`, others have CPUs first.
     """
     known = dict(os.environ if environment is None else environment)
     known["PYTHONPATH"] = str(paths.REPOSITORY / "lab")
     return subprocess.Popen(
-        [
-            *(GIVES_WAY if gives_way else ()),
-            *(sys.executable, "-m", "nuksmlab.guard", str(grace), *command),
-        ],
+        [sys.executable, "-m", "nuksmlab.guard", str(grace), *command],
         stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=stderr,
@@ -186,23 +179,8 @@ def end_all(grace: float) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def have_session_as_nice() -> None:
-    """Where the kernel groups processes by session, these have a nice value, too.
-
-    That of a process says then how it does in its session only: see sched(7).
-    """
-    nice = os.getpriority(os.PRIO_PROCESS, 0)
-    with contextlib.suppress(OSError):  # or it does not, or not here
-        while nice:
-            with contextlib.suppress(BlockingIOError):  # somebody's was just written
-                AUTOGROUP.write_text(str(nice))
-                return
-            time.sleep(POLL_SECONDS)
-
-
 def main() -> int:
     grace, command = float(sys.argv[1]), sys.argv[2:]
-    have_session_as_nice()
     for number in ENDS:
         signal.signal(number, lambda *_: None)  # handled, so that the command has none
     adopt()

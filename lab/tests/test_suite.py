@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from nuksmlab import guard, paths, wait
+from nuksmlab import paths, wait
 from nuksmlab.alone import alone
 from nuksmlab.suite import __main__ as suite
 from nuksmlab.suite import plan
@@ -139,18 +139,6 @@ def test_the_others_go_on_when_a_part_fails(tmp_path: Path) -> None:
     assert "not run         lost" in said
     assert (tmp_path / "good.txt").read_text() == "one\ntwo\n"
     assert "what bad said at the end:\nthree\n" in said
-
-
-def test_what_nothing_waits_for_gives_way(tmp_path: Path) -> None:
-    """Its session does, where the kernel goes by sessions."""
-    show = "nice; cat /proc/self/autogroup || true"
-    said, _ = started(tmp_path, show, good=show).communicate()
-    mine = os.getpriority(os.PRIO_PROCESS, 0)
-    gives_way = min(mine + 5, 19)
-    assert f"bad  | {mine}\n" in said
-    assert f"good | {gives_way}\n" in said
-    if guard.AUTOGROUP.exists() and guard.AUTOGROUP.read_text():
-        assert re.search(rf"^good \| /autogroup-\d+ nice {gives_way}$", said, re.M)
 
 
 def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs the tests' parts side by side, twice as many as there are CPUs.
 
-What nothing waits for gives way to what others wait for: so the last ends sooner.
-
 What a part says is passed on line by line, and kept in build/test/PART.txt. How long
 each one took is kept in build/test/seconds.json, for the next time's estimate. A part
 that fails ends those that need it; the others go on.
@@ -78,9 +76,7 @@ def last_lines(name: str) -> list[str]:
 class Running:
     """A part, which ends when this process does, with all that it has started."""
 
-    def __init__(
-        self, part: Part, lines: "queue.Queue[Line]", lock: int, *, waited_for: bool
-    ) -> None:
+    def __init__(self, part: Part, lines: "queue.Queue[Line]", lock: int) -> None:
         self.part = part
         self.kept = (OUTPUT / f"{part.name}.txt").open("wb", buffering=0)
         self.began = time.monotonic()
@@ -91,7 +87,6 @@ class Running:
             stderr=subprocess.STDOUT,
             environment={k: v for k, v in os.environ.items() if k not in SETTINGS},
             held=[lock],
-            gives_way=not waited_for,
         )
         threading.Thread(target=self._pass_on, args=(lines,), daemon=True).start()
 
@@ -113,7 +108,6 @@ class Running:
 class Suite:
     def __init__(self, parts: Sequence[Part], at_once: int, lock: int) -> None:
         self.parts, self.at_once, self.lock = parts, at_once, lock
-        self.waited_for = plan.waited_for(parts)
         self.last: dict[str, float] = {}
         with contextlib.suppress(FileNotFoundError, ValueError):
             self.last = json.loads(SECONDS.read_text())
@@ -134,9 +128,7 @@ class Suite:
             known = self.last.get(part.name)
             took = f"; it took {clock(known)} the last time" if known else ""
             self.say(part.name, f"begins{took}")
-            self.running[part.name] = Running(
-                part, self.lines, self.lock, waited_for=part.name in self.waited_for
-            )
+            self.running[part.name] = Running(part, self.lines, self.lock)
 
     def ended(self, name: str) -> None:
         part = self.running.pop(name)

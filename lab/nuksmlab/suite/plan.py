@@ -19,11 +19,6 @@ def ready(
     ]
 
 
-def waited_for(parts: Sequence[Part]) -> set[str]:
-    """Those that others need."""
-    return {name for part in parts for name in part.after}
-
-
 def needed_by(parts: Sequence[Part], failed: Collection[str]) -> list[str]:
     """Those that cannot begin any more, in their order."""
     lost = set(failed)
