@@ -30,7 +30,10 @@ PROGRAM_TESTS := $(addprefix lab/engine_tests/,test_program.py test_domain_rules
 
 # What is run is looked for there, wherever a user's Rust builds.
 export CARGO_TARGET_DIR := $(CURDIR)/target
-unexport CARGO_BUILD_TARGET
+unexport CARGO_BUILD_TARGET CDPATH
+
+# Some shells set these for themselves, and to other things.
+$(foreach name,HOST NAME,$(if $(filter environment,$(origin $(name))),$(eval $(name) :=)))
 
 # A line of a recipe is one command, by exec where it needs a shell, as for double quotes:
 # make signals what it has started itself, and a shell that waits for another command would

@@ -8,12 +8,13 @@
 #
 # usage: kernel/apt.sh VERSION update|show|search|download [ARGUMENT…]
 set -euo pipefail
+unset CDPATH
 
 usage='usage: kernel/apt.sh VERSION update|show|search|download [ARGUMENT…]'
 version=${1:?$usage} what=${2:?$usage}
 shift 2
 kernel=$(cd "$(dirname "$0")" && pwd)
-cache=${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}
+cache=$(realpath -m "${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}")
 suite=$kernel/base/$version/suite
 options=(-qq -o APT::Sandbox::User=root)
 

@@ -20,6 +20,7 @@
 #
 # VERSION is a folder of kernel/base; 6.12 by default.
 set -euo pipefail
+unset CDPATH
 
 usage='usage: kernel/build.sh um|um-stock|um-smp|um-smp-stock|lab|debug|kcsan|deb|source [VERSION]'
 config=${1:?$usage} linux=${2:-6.12}
@@ -28,7 +29,7 @@ base=$kernel/base/$linux
 fixes=$kernel/fixes/$linux
 hooks=$kernel/hooks/$linux
 package=linux-source-$linux
-cache=${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}
+cache=$(realpath -m "${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}")
 
 end_jobs() { # the shell knows of them from the moment they are forked
 	local job

@@ -10,6 +10,7 @@
 # FROM is a folder of kernel/hooks; TO a folder of kernel/base, of which `suite` is
 # enough, or a directory with the source of Linux.
 set -euo pipefail
+unset CDPATH
 
 # Ended, it waits for what it has started: that works on what is removed at the end.
 trap 'exit 143' TERM

@@ -11,6 +11,7 @@
 #
 # VERSION is a folder of kernel/base; 6.12 by default.
 set -euo pipefail
+unset CDPATH
 
 # Ended, it waits for what it has started: that works on what is removed at the end.
 trap 'exit 143' TERM

@@ -5,6 +5,7 @@
 #
 # usage: packaging/deb.sh [SUFFIX]    of the version, which Cargo.toml has
 set -euo pipefail
+unset CDPATH
 
 # Ended, it waits for what it has started, which works in build/deb.
 trap 'exit 143' TERM

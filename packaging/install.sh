@@ -8,6 +8,7 @@
 # A configuration file that is there already, or was changed, is left alone.
 # Nothing is started: docs/decisions/0008-installed-but-not-started.md.
 set -euo pipefail
+unset CDPATH
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
 program=$repository/target/release/nuksm

@@ -12,20 +12,24 @@
 #   kernel      kernels of our own for the lab
 #   kernel-deb  kernel packages to install
 set -euo pipefail
+unset CDPATH
 
 purposes=" $* "
 [[ $purposes =~ ^(\ (demo|test|deb|kernel|kernel-deb))+\ $ ]] || { grep '^# usage:' "$0" >&2; exit 2; }
 
 repository=$(cd "$(dirname "$0")/.." && pwd -P)
-if [[ $repository = *[[:space:]]* ]]; then
-	echo "'$repository' has a space in it, which makefiles cannot have: move it" >&2
-	exit 1
-fi
-cache=${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}
-if [[ $cache = *[[:space:]]* ]]; then
-	echo "'$cache', where kernels are kept, has a space in it, which makefiles cannot have: set NUKSM_CACHE to another place" >&2
-	exit 1
-fi
+refuse_path() { # PATH WHAT-TO-DO: makefiles, shells and QEMU read it
+	local special
+	special=$(printf %s "$1" | tr -d 'A-Za-z0-9_./+@~\200-\377-' && echo .) # a newline, too
+	if [ "$special" != . ]; then
+		echo "'$1' has '${special:0:1}' in it, which makefiles and machines cannot have: $2" >&2
+		exit 1
+	fi
+}
+
+refuse_path "$repository" "move it"
+cache=$(realpath -m "${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}")
+refuse_path "$cache" "kernels are kept there; set NUKSM_CACHE to another place"
 venv=$repository/build/venv
 PATH=$PATH:/usr/sbin:/sbin
 missing=()

@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -30,6 +31,7 @@ POLL_SECONDS = 0.05
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36  # Linux 3.4
 MAKE = ("make", "gmake")
+MAKES = "MAKELEVEL"  # has what it starts in its environment
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 THREADS = 17  # among what /proc/PID/stat has after the name
 
@@ -44,14 +46,20 @@ def undisturbed() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def end_with(parent: int, number: int) -> None:
+    """The signal comes when the parent has ended, or at once if it has."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
 def end_with_make() -> None:
     """As by SIGTERM, if make has started this process and is killed."""
     parent = os.getppid()
     with contextlib.suppress(OSError):
-        if Path(f"/proc/{parent}/comm").read_text().strip() not in MAKE:
-            return
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:  # it was just killed
+        if Path(f"/proc/{parent}/comm").read_text().strip() in MAKE:
+            end_with(parent, signal.SIGTERM)
+        elif parent == 1 and MAKES in os.environ:  # it has been killed since
             os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -66,16 +74,15 @@ def unwind_when_terminated() -> None:
 
     def unwind(number: int, _frame: object) -> None:
         for one in numbers:
-            signal.signal(one, signal.SIG_IGN)
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
+            signal.signal(one, lambda *_: None)
         sys.exit(128 + number)
 
     def again(lost: "sys.UnraisableHookArgs") -> None:
         """From a __del__ no exception gets out: the signal comes again, later."""
-        if isinstance(lost.exc_value, SystemExit | KeyboardInterrupt):
+        if isinstance(lost.exc_value, SystemExit):
             handle()
-            number = getattr(lost.exc_value, "code", 128 + signal.SIGINT) - 128
+            assert isinstance(lost.exc_value.code, int)
+            number = lost.exc_value.code - 128
             threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
         else:
             sys.__unraisablehook__(lost)
@@ -190,7 +197,15 @@ def main() -> int:
     ) as files:
         Path(files).chmod(0o1777)  # for all users, as /tmp is
         known = {**os.environ, "TMPDIR": files}
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=known)
+        # Without its guard the command ends, at least: what has a session of its own is
+        # not ended with the others.
+        number = signal.SIGTERM if grace else signal.SIGKILL
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            env=known,
+            preexec_fn=partial(end_with, os.getpid(), number),  # noqa: PLW1509 (no threads)
+        )
         signal.signal(signal.SIGCHLD, lambda *_: reap(child.pid))
         handle = os.pidfd_open(child.pid)
         ended, _, _ = select.select([handle, sys.stdin], [], [])

@@ -5,15 +5,13 @@ import itertools
 import json
 import multiprocessing
 import os
-import signal
-import sys
 import time
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from nuksmlab import guard, machine
+from nuksmlab import accelerator, kernels, machine
 from nuksmlab.fuzz import __main__ as fuzz
 from nuksmlab.fuzz import journal, model
 from nuksmlab.fuzz.round import seeds
@@ -67,14 +65,18 @@ def test_a_line_that_was_cut_off_is_lost_and_no_other(tmp_path: Path) -> None:
     assert journal.read(file) == entries
 
 
-def test_ended_by_a_key_it_has_not_passed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_machine_that_ends_before_its_first_round_is_repeated_by_its_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(fuzz, "JOURNAL", tmp_path / "journal.jsonl")
-    monkeypatch.setattr(fuzz, "Campaign", mock.Mock(side_effect=KeyboardInterrupt))
-    monkeypatch.setattr(sys, "argv", ["fuzz"])
-    monkeypatch.setattr(guard, "unwind_when_terminated", lambda: None)
-    assert fuzz.main() == 128 + signal.SIGINT
+    monkeypatch.setattr(kernels, "find", lambda _: tmp_path / "kernel")
+    monkeypatch.setattr(accelerator, "kvm_works", lambda _: False)
+    ends = mock.Mock(side_effect=machine.MachineError("it ended"))
+    monkeypatch.setattr(machine, "boot", ends)
+    campaign = fuzz.Campaign("nuksm", 2)
+    campaign.output = tmp_path
+    assert not fuzz.go_on(campaign, 60, 7)
+    assert "make stress KERNEL=nuksm NODES=2 SEED=7\n" in capsys.readouterr().out
 
 
 DIFFERS = "pages_shared 0 counted=2 walked=3"

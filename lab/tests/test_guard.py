@@ -140,6 +140,41 @@ def test_what_make_runs_ends_with_it_though_it_is_killed(tmp_path: Path) -> None
     assert (tmp_path / "pid.back").exists()
 
 
+@pytest.mark.parametrize("of_make", [True, False])
+def test_who_begins_when_its_make_is_gone_ends_at_once(
+    tmp_path: Path, *, of_make: bool
+) -> None:
+    goes_on = tmp_path / "goes_on"
+    code = "import os; os.getppid = lambda: 1; from nuksmlab import guard;"
+    code += f"guard.unwind_when_terminated(); open({str(goes_on)!r}, 'w').close()"
+    known = {**os.environ, "MAKELEVEL": "1"}
+    if not of_make:
+        del known["MAKELEVEL"]
+    done = subprocess.run([sys.executable, "-c", code], env=known, check=False)
+    assert done.returncode == (128 + signal.SIGTERM if of_make else 0)
+    assert goes_on.exists() != of_make
+
+
+HAS_A_SESSION = """
+import os, sys
+os.setsid()
+os.execvp("sh", ["sh", "-c", sys.argv[1]])
+"""
+
+
+def test_a_session_of_its_own_ends_with_a_guard_that_is_killed(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    notes = f"echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 1000"
+    known = {**os.environ, "TMPDIR": str(tmp_path)}  # where its directory stays
+    command = [sys.executable, "-c", HAS_A_SESSION, notes]
+    process = guard.start(command, grace=0, environment=known)
+    wait.until(pid.exists, lambda: "the command")
+    process.kill()
+    guard.end(process)
+    one = int(pid.read_text())
+    wait.until(lambda: is_gone(one), lambda: "the end")
+
+
 def test_nohup_is_respected() -> None:
     code = "import signal; from nuksmlab import guard; guard.unwind_when_terminated();"
     code += "print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)"
@@ -214,7 +249,26 @@ finally:
     said = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
-    assert said.stdout == "put back\n"
+    assert (said.stdout, said.stderr) == ("put back\n", "")
+    assert said.returncode == 128 + number
+
+
+def test_two_signals_at_once_are_as_one() -> None:
+    code = """
+import os, signal
+from nuksmlab import guard
+guard.unwind_when_terminated()
+both = {signal.SIGINT, signal.SIGTERM}
+signal.pthread_sigmask(signal.SIG_BLOCK, both)
+for one in both:
+    os.kill(os.getpid(), one)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (said.stdout, said.stderr) == ("", "")
+    assert said.returncode in (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -237,8 +291,8 @@ finally:
     said = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
-    assert said.stdout == "put back\n"
-    assert said.returncode in (128 + number, -number)  # Python's own for SIGINT
+    assert (said.stdout, said.stderr) == ("put back\n", "")
+    assert said.returncode == 128 + number
 
 
 def test_locks_last_as_long_as_what_holds_them(tmp_path: Path) -> None:

@@ -280,20 +280,76 @@ def test_who_waits_for_a_lock_ends_when_told(
 def test_set_up_refuses_a_path_that_makefiles_cannot_have(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert set_up(tmp_path / "a b", "true") == 1
-    assert f"'{tmp_path}/a b' has a space in it" in capfd.readouterr().err
+    for letter in " \t\n$:;%'\",&*":
+        place = tmp_path / f"a{letter}b"
+        assert set_up(place, "true") == 1
+        assert f"'{place}' has '{letter}' in it" in capfd.readouterr().err
+    assert set_up(tmp_path / "a-b_c@2~.ö", "true") == 0
     assert set_up(tmp_path / "c", "true", NUKSM_CACHE=f"{tmp_path}/d e") == 1
     assert "set NUKSM_CACHE to another place" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        *(("kernel/apt.sh", ["6.12", "show"]), ("kernel/build.sh", ["lab"])),
+        *(("kernel/check.sh", []), ("kernel/moved.sh", ["6.12", "7.3"])),
+        *(("kernel/series.sh", []), ("packaging/deb.sh", []), (".ci/run", [])),
+        *(("packaging/install.sh", []), ("scripts/setup.sh", ["test"])),
+    ],
+)
+def test_a_script_finds_its_own_place_whatever_shells_look_for_others_in(
+    tmp_path: Path, name: str, arguments: list[str]
+) -> None:
+    lines = (paths.REPOSITORY / name).read_text().splitlines()
+    (goes,) = (number for number, line in enumerate(lines) if 'cd "$(dirname' in line)
+    shows = 'echo "${kernel-${repository-$PWD}}"'
+    put(tmp_path / name, "\n".join([*lines[: goes + 1], shows, ""]))
+    said = subprocess.run(
+        [name, *arguments],
+        cwd=tmp_path,
+        env=environment(tmp_path, CDPATH="."),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    own = tmp_path / "kernel" if name.startswith("kernel") else tmp_path
+    assert said.stdout == f"{own}\n"
+
+
+def test_a_cache_is_named_from_where_set_up_is_called(tmp_path: Path) -> None:
+    shows = f'echo "$cache" >{tmp_path}/said'
+    assert set_up(tmp_path / "one", shows, NUKSM_CACHE="relative") == 0
+    assert (tmp_path / "said").read_text() == f"{Path.cwd()}/relative\n"
+
+
+def test_the_names_of_hosts_are_no_settings(tmp_path: Path) -> None:
+    shutil.copy(paths.REPOSITORY / "Makefile", tmp_path)
+    known = environment(tmp_path, HOST="big", NAME="small", CDPATH=".")
+
+    def shown(*arguments: str) -> str:
+        command = ["make", "-n", "paper", "mutants", "READY=", *arguments]
+        said = subprocess.run(
+            command, cwd=tmp_path, env=known, capture_output=True, check=True
+        )
+        return said.stdout.decode()
+
+    assert "--host" not in shown() and "small" not in shown()
+    assert "--host" in shown("HOST=1") and "cold-payers" in shown("NAME=cold-payers")
+
+
 def test_cargo_builds_where_the_program_is_looked_for(tmp_path: Path) -> None:
     shutil.copy(paths.REPOSITORY / "Makefile", tmp_path)
-    said = 'echo "$CARGO_TARGET_DIR ${CARGO_BUILD_TARGET-none}" >said'
+    said = 'echo "$CARGO_TARGET_DIR ${CARGO_BUILD_TARGET-none} ${CDPATH-none}" >said'
     put(tmp_path / "bin" / "cargo", f"#!/bin/sh\n{said}\n")
-    others = {"CARGO_TARGET_DIR": "/elsewhere", "CARGO_BUILD_TARGET": "any"}
+    others = {
+        "CARGO_TARGET_DIR": "/elsewhere",
+        "CARGO_BUILD_TARGET": "any",
+        "CDPATH": ".",
+    }
     known = environment(tmp_path, **others)
     subprocess.run(["make", "program"], cwd=tmp_path, env=known, check=True)
-    assert (tmp_path / "said").read_text() == f"{tmp_path}/target none\n"
+    assert (tmp_path / "said").read_text() == f"{tmp_path}/target none none\n"
 
 
 # What targets need that is done before.

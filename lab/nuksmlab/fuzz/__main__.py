@@ -8,7 +8,6 @@ tells how to repeat it.
 
 import argparse
 import random
-import signal
 import sys
 import time
 
@@ -51,10 +50,12 @@ class Campaign:
             unended = journal.FAILED
         finally:
             text = noted.read_text() if noted.exists() else ""
-            journal.add(
-                JOURNAL,
-                journal.rounds(text, self.kernel, self.image.name, self.nodes, unended),
+            entries = journal.rounds(
+                text, self.kernel, self.image.name, self.nodes, unended
             )
+            journal.add(JOURNAL, entries)
+            # A machine may have ended before its first round.
+            self.last_seed = entries[-1].seed if entries else seed
         return passed
 
     def _run(self, seconds: float, seed: int) -> bool:
@@ -74,14 +75,11 @@ class Campaign:
             return False
         return status == 0
 
-    def last_seed(self) -> int:
-        return journal.read(JOURNAL)[-1].seed
-
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog="nuksmlab.fuzz", description=__doc__)
     result.add_argument("--kernel", default="nuksm-debug")
-    result.add_argument("--nodes", type=int, default=2)
+    result.add_argument("--nodes", type=int, default=2, choices=range(2, 9))
     result.add_argument("--seconds", type=float, default=180.0)
     result.add_argument("--seed", type=int, help="of the first round; default: any")
     return result
@@ -96,7 +94,7 @@ def go_on(campaign: Campaign, seconds: float, seed: int | None) -> bool:
             print(
                 f"a round failed: its output is in {campaign.output}\n"
                 f"to repeat it: make stress KERNEL={campaign.kernel}"
-                f" NODES={campaign.nodes} SEED={campaign.last_seed()}"
+                f" NODES={campaign.nodes} SEED={campaign.last_seed}"
             )
             return False
     return True
@@ -112,9 +110,6 @@ def main() -> int:
     except kernels.KernelError as error:
         print(f"nuksmlab: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("interrupted; what was run is in the journal")
-        return 128 + signal.SIGINT
     finally:
         print(f"{JOURNAL}:\n{journal.table(journal.read(JOURNAL))}")
     return 0 if passed else 1

@@ -13,7 +13,6 @@ import io
 import json
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -254,8 +253,6 @@ def main() -> int:
         # Of a run that was killed, parts may be ending.
         with alone(OUTPUT) as lock:
             return run(Suite(parts, options.at_once or at_once(), lock), options.suite)
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
     except OSError as error:  # of where this is written to, most likely
         print(f"tests: {error}; all parts were ended", file=sys.stderr)
         sys.stdout = None  # what it still has cannot be written either
