@@ -6,9 +6,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 # A signal that comes just before a wait is seen after it.
 HEARS_SECONDS = 0.5
+
+
+def is_free(lock: IO[str]) -> bool:
+    """It is this process's then."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager
@@ -20,14 +30,8 @@ def alone(output: Path) -> Iterator[int]:
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.with_name(f".{output.name}.lock").open("w") as lock:
-        said = False
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not said:
-                    print(f"waiting for who else writes to {output}", flush=True)
-                said = True
-            time.sleep(HEARS_SECONDS)
+        if not is_free(lock):
+            print(f"waiting for who else writes to {output}", flush=True)
+            while not is_free(lock):
+                time.sleep(HEARS_SECONDS)
         yield lock.fileno()

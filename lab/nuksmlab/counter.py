@@ -44,9 +44,10 @@ class Caches:
 def node_options(machine: Machine, qemu: str) -> list[str]:
     """Where QEMU of that version says that each node's memory is.
 
-    Since 8.2 this is where it lies in the machine. Before, QEMU adds the address of the
-    node's memory among all memory twice: once for where the block lies among its
-    blocks, which are in the same order, and once for where it lies in the machine.
+    With 10.0 this is where it lies in the machine. 7.2 adds the address of the node's
+    memory among all memory twice: once for where the block lies among its blocks, which
+    are in the same order, and once for where it lies in the machine. Both were tried;
+    that 8.2 was the first to do as 10.0 is not.
     """
     size = machine.node_mib << 20
     plain = tuple(map(int, qemu.split("."))) >= (8, 2)

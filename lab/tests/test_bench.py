@@ -2,7 +2,9 @@
 """What is made of the benchmark's samples, and what its host has to have."""
 
 import os
+import signal
 import subprocess
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -315,6 +317,32 @@ def test_limit_of_mappings_is_put_back_by_who_is_ended_while_it_is_raised(
     monkeypatch.setattr(host, "set_max_map_count", ended)
     with pytest.raises(SystemExit), host.many_mappings():
         pass
+    assert limit.read_text() == "65530"
+
+
+PUTS_BACK = """
+import os, signal, sys
+from pathlib import Path
+from nuksmlab import guard
+from nuksmlab.bench import host
+host.MAX_MAP_COUNT = Path(sys.argv[1])
+sets = host.set_max_map_count
+def meanwhile(count):
+    os.kill(os.getpid(), signal.SIGTERM)
+    sets(count)
+guard.unwind_when_terminated()
+with host.many_mappings():
+    host.set_max_map_count = meanwhile
+"""
+
+
+def test_limit_of_mappings_is_put_back_though_a_signal_comes_meanwhile(
+    limit: Path,
+) -> None:
+    limit.write_text("65530")
+    command = [sys.executable, "-c", PUTS_BACK, str(limit)]
+    done = subprocess.run(command, check=False)
+    assert done.returncode == 128 + signal.SIGTERM
     assert limit.read_text() == "65530"
 
 

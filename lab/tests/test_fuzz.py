@@ -5,6 +5,9 @@ import itertools
 import json
 import multiprocessing
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from unittest import mock
@@ -77,6 +80,24 @@ def test_a_machine_that_ends_before_its_first_round_is_repeated_by_its_seed(
     campaign.output = tmp_path
     assert not fuzz.go_on(campaign, 60, 7)
     assert "make stress KERNEL=nuksm NODES=2 SEED=7\n" in capsys.readouterr().out
+
+
+ENDED = """
+import os, signal, sys
+from pathlib import Path
+from nuksmlab.fuzz import __main__ as fuzz
+fuzz.JOURNAL = Path(sys.argv.pop())
+fuzz.Campaign = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+sys.exit(fuzz.main())
+"""
+
+
+def test_ended_by_a_key_it_has_not_passed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ENDED, str(tmp_path / "journal.jsonl")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 128 + signal.SIGINT
+    assert str(tmp_path / "journal.jsonl") in done.stdout
+    assert done.stderr == ""
 
 
 DIFFERS = "pages_shared 0 counted=2 walked=3"

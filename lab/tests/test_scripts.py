@@ -277,6 +277,19 @@ def test_who_waits_for_a_lock_ends_when_told(
         assert waiting.wait() == 128 + signal.SIGTERM
 
 
+def test_a_source_is_fetched_by_one_at_a_time(tree: Path) -> None:
+    script = shutil.copy(KERNEL / "build.sh", tree / "kernel")
+    source = tree / "cache" / "source" / "linux-6.12-1"
+    shutil.rmtree(source)
+    alone = f"flock -n {source}.lock true || touch {tree}/alone; exit 1"
+    shows = "#!/bin/sh\necho Version: 1\n"
+    fetches = f"[ $2 != download ] || {{ {alone}; }}\n"
+    put(tree / "kernel" / "apt.sh", shows + fetches)
+    known = environment(tree, NUKSM_CACHE=str(tree / "cache"))
+    assert subprocess.run([script, "lab"], env=known, check=False).returncode
+    assert (tree / "alone").exists()
+
+
 def test_set_up_refuses_a_path_that_makefiles_cannot_have(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nuksmlab import guard, paths
-from nuksmlab.alone import alone
+from nuksmlab.alone import HEARS_SECONDS, alone
 from nuksmlab.suite import plan
 from nuksmlab.suite.parts import SUITES, Part
 
@@ -30,8 +30,6 @@ SECONDS = OUTPUT / "seconds.json"
 # Longer than what parts have started has itself for those whom it ends.
 END_SECONDS = 75.0
 REPORT_SECONDS = 60.0
-# A signal that comes just before a wait is seen after it.
-HEARS_SECONDS = 1.0
 # Shown again of a part that failed, at the very end, where everybody looks.
 LAST_LINES = 40
 MEMORY = Path("/proc/meminfo")
