@@ -18,6 +18,7 @@ purposes=" $* "
 [[ $purposes =~ ^(\ (demo|test|deb|kernel|kernel-deb))+\ $ ]] || { grep '^# usage:' "$0" >&2; exit 2; }
 
 repository=$(cd "$(dirname "$0")/.." && pwd -P)
+
 refuse_path() { # PATH WHAT-TO-DO: makefiles, shells and QEMU read it
 	local special
 	special=$(printf %s "$1" | tr -d 'A-Za-z0-9_./+@~\200-\377-' && echo .) # a newline, too
