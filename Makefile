@@ -23,10 +23,12 @@ ENGINE_TESTS := $(TESTS) lab/engine_tests --ignore $(SELFTESTS)
 # What QUICK=1 leaves out takes half a minute or more each.
 ON_NODES := not stress and not cost and not exhaustive and not windows and not tiers$(if $(QUICK), and not slow)
 IN_GUESTS := not cost and not package and not vm$(if $(QUICK), and not slow)
-# In machines of their own beside the others: they wait for looks or locks, or need the program.
+# In machines of their own beside the others: they wait for looks or locks, need the
+# program, or are many.
 WAITING := looks replicas payers folding latecomers
 WAITING_TESTS := $(WAITING:%=lab/engine_tests/test_%.py)
 PROGRAM_TESTS := $(addprefix lab/engine_tests/,test_program.py test_domain_rules.py test_paper.py)
+DOMAIN_TESTS := $(filter-out $(PROGRAM_TESTS),$(wildcard lab/engine_tests/test_domain*.py))
 
 # What is run is looked for there, wherever a user's Rust builds.
 export CARGO_TARGET_DIR := $(CURDIR)/target
@@ -47,7 +49,7 @@ READY := setup build
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 $(WAITING:%=engine-%) engine-program engine-slow engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-slow guest-4 vms counter package cost bench paper mutants build build-lab program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
+.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 engine-domains $(WAITING:%=engine-%) engine-program engine-slow engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-slow guest-4 vms counter package cost bench paper mutants build build-lab program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -86,13 +88,16 @@ kernel-deb: setup-kernel-deb ## build our kernel as Debian packages, configured 
 series: setup-kernel ## write the engine as patches for git am into build/series/VERSION
 	@kernel/series.sh $(VERSION)
 
-engine: engine-um engine-2 $(WAITING:%=engine-%) engine-program engine-4 engine-tiers engine-debug ## run the engine's tests, on its own kernels
+engine: engine-um engine-2 engine-domains $(WAITING:%=engine-%) engine-program engine-4 engine-tiers engine-debug ## run the engine's tests, on its own kernels
 
 engine-um: $(READY) # what needs no nodes, and the tests in the kernel
 	$(PYTHON) -m nuksmlab uml --version $(VERSION) --memory-mib 512 --output build/engine-um$(OF_VERSION) -- $(ENGINE_TESTS) -m 'not stress and not cost and not windows and not tiers'
 
 engine-2: $(READY)
-	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2$(OF_VERSION) -- $(ENGINE_TESTS) $(addprefix --ignore ,$(WAITING_TESTS) $(PROGRAM_TESTS)) -m '$(ON_NODES)'
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2$(OF_VERSION) -- $(ENGINE_TESTS) $(addprefix --ignore ,$(DOMAIN_TESTS) $(WAITING_TESTS) $(PROGRAM_TESTS)) -m '$(ON_NODES)'
+
+engine-domains: $(READY)
+	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/$@$(OF_VERSION) -- $(TESTS) $(DOMAIN_TESTS) -m '$(ON_NODES)'
 
 $(WAITING:%=engine-%): engine-%: $(READY)
 	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/$@$(OF_VERSION) -- $(TESTS) lab/engine_tests/test_$*.py -m '$(ON_NODES)'

@@ -9,18 +9,16 @@ ours that check themselves. A version of Linux after the first word is one of th
 folders of kernel/base: `stock-7.3`, `nuksm-7.3`, `nuksm-7.3-debug`.
 """
 
-import fcntl
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from nuksmlab import guard, paths
+from nuksmlab.alone import alone
 
 DEFAULT = "6.12"
 NAME = re.compile(r"(nuksm|stock)(?:-([0-9]+\.[0-9]+))?(?:-(debug|kcsan))?")
@@ -44,6 +42,17 @@ class Named:
     config: str | None
 
 
+def teach() -> str:
+    """Which names there are."""
+    base = paths.REPOSITORY / "kernel" / "base"
+    newer = sorted({entry.name for entry in base.iterdir() if entry.is_dir()})
+    newer.remove(DEFAULT)
+    return "names are stock, nuksm, nuksm-debug, nuksm-kcsan" + "".join(
+        f"; stock-{version}, nuksm-{version}, nuksm-{version}-debug, and so on"
+        for version in newer
+    )
+
+
 def named(given: str) -> Named | None:
     """What a name stands for; None if it is none."""
     match = NAME.fullmatch(given)
@@ -51,7 +60,9 @@ def named(given: str) -> Named | None:
         return None
     version = match[2] or DEFAULT
     if not (paths.REPOSITORY / "kernel" / "base" / version).is_dir():
-        raise KernelError(f"KERNEL={given}: there is no kernel/base/{version}")
+        raise KernelError(
+            f"KERNEL={given}: there is no kernel/base/{version}; {teach()}"
+        )
     return Named(version, None if match[1] == "stock" else match[3] or "lab")
 
 
@@ -86,15 +97,6 @@ def cached(version: str) -> Path | None:
     entries = store().glob(f"{version}.*") if store().is_dir() else iter(())
     releases = [entry.name for entry in entries if image(entry.name).is_file()]
     return image(max(releases, key=sort_key)) if releases else None
-
-
-@contextmanager
-def alone(name: str) -> Iterator[None]:
-    """One process at a time, as with flock(1) in kernel/build.sh."""
-    paths.cache().mkdir(parents=True, exist_ok=True)
-    with (paths.cache() / name).open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def apt(
@@ -189,13 +191,18 @@ def find(given: str | None) -> Path:
     if given and not name:
         path = Path(given).absolute()
         if not path.is_file():
-            raise KernelError(f"KERNEL={given}: there is no such file")
+            raise KernelError(
+                f"KERNEL={given}: there is no such file, nor such a name; {teach()}"
+            )
         if not os.access(path, os.R_OK):
             raise KernelError(f"KERNEL={given}: this user may not read it")
         return path
     version = name.version if name else DEFAULT
+    there = cached(version)
+    if there:
+        return there
     try:
-        with alone("stock.lock"):
+        with alone(store()):
             return cached(version) or fetch(version)
     except KernelError as error:
         raise KernelError(f"{error}\n{HELP}") from error

@@ -33,9 +33,10 @@ SMALL = (
     part("kernel-lab", "kernel", "CONFIG=lab"),
     part("kernel-um", "kernel", "ARCH=um"),
     part("build", after=["build-lab"]),
-    quick("engine-2", ["build-lab", "kernel-lab"]),
-    quick("engine-replicas", ["build-lab", "kernel-lab"]),
     quick("guest-2", ["build"]),
+    quick("engine-2", ["build-lab", "kernel-lab"]),
+    quick("engine-domains", ["build-lab", "kernel-lab"]),
+    quick("engine-replicas", ["build-lab", "kernel-lab"]),
     quick("engine-looks", ["build-lab", "kernel-lab"]),
     quick("engine-folding", ["build-lab", "kernel-lab"]),
     quick("engine-payers", ["build-lab", "kernel-lab"]),
@@ -83,7 +84,7 @@ MORE = (
     *(
         part(f"{name}-7.3", name, NEWER, after=["build", "kernel-lab-7.3"])
         for name in (
-            *("engine-2", "engine-replicas", "engine-looks"),
+            *("engine-2", "engine-domains", "engine-replicas", "engine-looks"),
             *("engine-folding", "engine-payers", "engine-latecomers"),
             "engine-program",
         )
