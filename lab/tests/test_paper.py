@@ -65,6 +65,11 @@ def test_all_goals_hold_where_pages_are_placed_as_they_should(name: str) -> None
         ("nodes", "random_access, 8 instances, nuKSM: fairness"),
         ("busy", "25 % hot, nuKSM: fairness"),
         (
+            "busy",
+            "by Zipf's law, nuKSM: "
+            "remote shares of the accesses apart, in points, against KSM's",
+        ),
+        (
             "nodes",
             "btree, 8 instances, nuKSM, priorities: "
             "off the weights' shares, of what is allowed",

@@ -43,7 +43,7 @@ class Learned(TypedDict):
 class Busy(TypedDict):
     """Instances work while they are merged, and ksmd while they are measured."""
 
-    hot_percent: int  # of the pages, for nine in ten accesses
+    hot_percent: int  # of the pages, for nine in ten accesses; 0: by Zipf's law
     huge: bool  # their memory has huge pages, and khugepaged makes more
     looks: int  # of nuksmd, after all was merged and before that
 

@@ -11,9 +11,10 @@ from nuksmlab.paper.trial import Trial, places
 NODE_MIB = 512
 # Whose answer is the same whatever it did before.
 WORKLOAD = "skewed"
-# Of the pages, those that nine in ten accesses go to. Of all, none is.
-ALL_PERCENT = 100
-HOT = (25, ALL_PERCENT)
+# Of the pages, those that nine in ten accesses go to. Of all, none is. Or there is no
+# such part, and the n-th page has 1/n of the first one's accesses.
+ZIPF_PERCENT, ALL_PERCENT = 0, 100
+HOT = (ZIPF_PERCENT, 25, ALL_PERCENT)
 AT_ONCE = replace(NUKSM, name="nuKSM, just merged")
 # How often nuksmd has looked when instances are measured.
 LOOKS = {OFF: 0, STOCK: 0, AT_ONCE: 0, NUKSM: use.LOOKS}
