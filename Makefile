@@ -44,6 +44,9 @@ $(foreach name,HOST NAME,$(if $(filter environment,$(origin $(name))),$(eval $(n
 # $(call put,FROM,TO): a copy, put there at once, if it is another one.
 put = cmp -s $1 $2 || { cp $1 $2.new && mv $2.new $2; }
 
+# Ends by SIGTERM when make is killed. What is written in Python does so by itself.
+WITH_MAKE := setpriv --pdeathsig TERM
+
 # What targets need; nothing, where nuksmlab.suite has seen to it.
 READY := setup build
 
@@ -55,7 +58,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
 
 demo: setup-demo build-lab ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, nuksm-7.3, stock-7.3, or /path/to/vmlinuz
-	cargo build --locked --package nuksm
+	$(WITH_MAKE) cargo build --locked --package nuksm
 	@$(call put,target/debug/nuksm,build/nuksm-demo)
 	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
@@ -67,7 +70,7 @@ test-all: setup ## before a change is called done: all tests, four nodes, kernel
 
 check: $(filter setup,$(READY)) ## check format, lints, types, and who imports whom
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(WITH_MAKE) cargo clippy --locked --workspace --all-targets -- -D warnings
 	scripts/layers.py
 	build/venv/bin/ruff format --check --config lab/pyproject.toml lab scripts
 	build/venv/bin/ruff check lab
@@ -76,17 +79,17 @@ check: $(filter setup,$(READY)) ## check format, lints, types, and who imports w
 	shellcheck scripts/*.sh kernel/*.sh packaging/*.sh lab/nuksmlab/paper/*/*.sh .ci/run
 
 unit: $(READY) ## run the tests that need no machine
-	cargo test --locked --workspace
+	$(WITH_MAKE) cargo test --locked --workspace
 	$(PYTHON) -m pytest -c lab/pyproject.toml lab/tests
 
 kernel: $(if $(READY),setup-kernel) ## build our kernel and say where it is; CONFIG=lab, debug or kcsan, ARCH=um for User-Mode Linux, VERSION=6.12 or 7.3
-	@kernel/build.sh $(if $(filter um,$(ARCH)),um,$(CONFIG)) $(VERSION)
+	@$(WITH_MAKE) kernel/build.sh $(if $(filter um,$(ARCH)),um,$(CONFIG)) $(VERSION)
 
 kernel-deb: setup-kernel-deb ## build our kernel as Debian packages, configured as this machine's; CONFIG_FILE=/path/to/config
-	@exec env CONFIG_FILE='$(CONFIG_FILE)' kernel/build.sh deb $(VERSION)
+	@exec env CONFIG_FILE='$(CONFIG_FILE)' $(WITH_MAKE) kernel/build.sh deb $(VERSION)
 
 series: setup-kernel ## write the engine as patches for git am into build/series/VERSION
-	@kernel/series.sh $(VERSION)
+	@$(WITH_MAKE) kernel/series.sh $(VERSION)
 
 engine: engine-um engine-2 engine-domains $(WAITING:%=engine-%) engine-program engine-4 engine-tiers engine-debug ## run the engine's tests, on its own kernels
 
@@ -119,7 +122,7 @@ engine-debug: $(READY)
 	$(ON_ENGINE)-debug --nodes 2 --memory-mib 1024 --output build/engine-debug$(OF_VERSION) -- $(ENGINE_TESTS) -m windows
 
 kernel-check: $(filter setup,$(READY)) ## ask the kernel's tools about the engine; compare what is without it with stock
-	@kernel/check.sh $(VERSION)
+	@$(WITH_MAKE) kernel/check.sh $(VERSION)
 
 selftests-some: $(READY)
 	$(PYTHON) -m nuksmlab.selftests build $(VERSION)
@@ -181,7 +184,7 @@ mutants: $(READY) $(if $(READY),program) ## break the engine and the planner on 
 # Cargo links the program anew for its tests, which ask other crates for more features, and
 # after each change: machines run a copy.
 build: build-lab ## build what is tested: the program, the tenant, the fuzzer, the workloads and the counter
-	cargo test --locked --workspace --no-run
+	$(WITH_MAKE) cargo test --locked --workspace --no-run
 	@$(call put,target/debug/nuksm,build/nuksm)
 
 build-lab:
@@ -189,7 +192,7 @@ build-lab:
 		$(MAKE) --no-print-directory -C lab/$$part OUT=$(CURDIR)/build || exit; done
 
 program: ## build the program as users have it
-	cargo build --locked --release --package nuksm
+	$(WITH_MAKE) cargo build --locked --release --package nuksm
 
 # By sudo, what was built before is installed: root may have no Rust.
 install: $(if $(SUDO_USER),,program) ## install the program, its manual and its unit; PREFIX=/usr/local, DESTDIR=
@@ -206,16 +209,16 @@ clean: ## remove what was built; fetched kernels stay in the cache
 	rm -rf build target
 
 setup-demo:
-	scripts/setup.sh demo $(if $(OUR_KERNEL),kernel)
+	$(WITH_MAKE) scripts/setup.sh demo $(if $(OUR_KERNEL),kernel)
 
 setup-deb:
-	scripts/setup.sh deb
+	$(WITH_MAKE) scripts/setup.sh deb
 
 setup: ## install what all targets need, as far as it is missing
-	scripts/setup.sh test
+	$(WITH_MAKE) scripts/setup.sh test
 
 setup-kernel:
-	@exec scripts/setup.sh kernel >&2
+	@exec $(WITH_MAKE) scripts/setup.sh kernel >&2
 
 setup-kernel-deb:
-	@exec scripts/setup.sh kernel-deb >&2
+	@exec $(WITH_MAKE) scripts/setup.sh kernel-deb >&2

@@ -42,7 +42,7 @@ lists_of_their_own() {
 
 update() {
 	exec 7>"$cache/apt.lock"
-	flock 7
+	until flock -w 1 7; do :; done # a signal is heard between two tries
 	if [ -r "$suite" ] || [ "$(id -u)" = 0 ]; then
 		exec apt-get "${options[@]}" update
 	else

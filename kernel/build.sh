@@ -31,11 +31,14 @@ hooks=$kernel/hooks/$linux
 package=linux-source-$linux
 cache=$(realpath -m "${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}")
 
+unfinished=() # goes when this script ends
 end_jobs() { # the shell knows of them from the moment they are forked
 	local job
 	for job in $(jobs -p); do
 		kill -- "-$job" 2>/dev/null || true
 	done
+	wait
+	rm -rf "${unfinished[@]}"
 }
 trap end_jobs EXIT
 trap 'exit 129' HUP
@@ -85,11 +88,18 @@ lock() { # DESCRIPTOR: a signal is heard between two tries
 	until flock -w 1 "$1"; do :; done
 }
 
-# Unpacked once per version; a half-done attempt leaves nothing behind.
-fetch_source() ( # DIRECTORY
-	[ -d "$1" ] && return
-	tmp=$(mktemp -d "$1.XXXXXX")
-	trap 'rm -rf "$tmp"' EXIT
+run() { # COMMAND…: in a process group of its own, which ends with this script
+	set -m
+	"$@" </dev/null &
+	set +m
+	wait "$!"
+}
+
+# Unpacked once per version.
+fetch_source() { # DIRECTORY TEMPORARY-ONE
+	local tmp=$2
+	rm -rf "$tmp" # of who was killed
+	mkdir "$tmp"
 	say "fetching $package $version (150 MB)"
 	(cd "$tmp" && "$kernel/apt.sh" "$linux" download "$package=$version") >&2 ||
 		die "cannot fetch $package: is this Debian 12, with current package lists?"
@@ -98,7 +108,7 @@ fetch_source() ( # DIRECTORY
 	mkdir "$tmp/source"
 	tar -xf "$tmp/package/usr/src/$package".tar.* -C "$tmp/source" --strip-components=1
 	mv "$tmp/source" "$1"
-)
+}
 
 # The hooks are written for these files; other releases of the version have them, too.
 check_pin() { # DIRECTORY
@@ -154,14 +164,12 @@ build() { # TREE OUTPUT LOG
 	fi
 	check_config "$2/wanted" "$2/.config"
 	say "building ($linux, $config; log: $3)"
-	# In a process group of its own, which ends with this script.
-	set -m
-	{
-		"${make[@]}" -j"$(nproc)" "$target" 2>&1 | tee -a "$3" |
-			awk '/^  [A-Z]/ && ++n % 100 == 0 { print "kernel:   " n " steps"; fflush() }' >&2
-	} </dev/null &
-	set +m
-	wait "$!" || failed "$3"
+	run steps "$3" "${make[@]}" -j"$(nproc)" "$target" || failed "$3"
+}
+
+steps() { # LOG COMMAND…: makes a kernel, and says how far it is
+	"${@:2}" 2>&1 | tee -a "$1" |
+		awk '/^  [A-Z]/ && ++n % 100 == 0 { print "kernel:   " n " steps"; fflush() }' >&2
 }
 
 # A kernel, or for `deb` the folder of packages, which Linux puts beside OUTPUT.
@@ -205,29 +213,33 @@ make_result() {
 		lock 9
 	}
 	[ -e "$result" ] && return
-	rm -rf "$work/tree" "$work/output" "$work"/linux-*
+	unfinished=("$work/tree" "$work/output" "$work"/linux-* "$result.new")
+	rm -rf "${unfinished[@]}" # of who was killed
 	mkdir "$work/output"
 	lay_out "$source" "$work/tree"
 	wanted=$result
 	look_up
 	[ "$result" = "$wanted" ] || die "hooks or overlay changed while they were copied: run this again"
 	build "$work/tree" "$work/output" "$work/build.log"
-	keep "$work/output" "$result.$$"
-	mv "$result.$$" "$result"
-	rm -rf "$work/tree" "$work/output"
+	keep "$work/output" "$result.new"
+	mv "$result.new" "$result"
 	say "built in $SECONDS s"
 }
 
 look_up
 if [ ! -e "$result" ]; then
 	# The archive keeps only the newest version: old lists name one that is gone.
-	"$kernel/apt.sh" "$linux" update >&2 || true
+	run "$kernel/apt.sh" "$linux" update >&2 || true
 	look_up
 	[ -n "$version" ] || die "apt knows no $package: Debian's archive has it"
 	mkdir -p "$(dirname "$source")"
 	exec 8>"$source.lock"
 	lock 8
-	fetch_source "$source"
+	if [ ! -d "$source" ]; then
+		unfinished=("$source.new")
+		run fetch_source "$source" "$source.new"
+		rm -rf "$source.new"
+	fi
 	exec 8>&-
 	check_pin "$source"
 	[ "$config" = source ] || make_result

@@ -155,7 +155,9 @@ may_install() {
 as_soon_as_unlocked() { # WHAT-IS-SAID-IF-LOCKED COMMAND…: as root
 	local locked=$1 said
 	shift
-	until said=$(as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@" 2>&1 </dev/null 9>&-); do
+	exec 8>&1
+	# Nothing that is started keeps the lock.
+	until said=$(as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@" 2>&1 >&8 </dev/null 9>&-); do
 		echo "$said" >&2
 		[[ $said = *"$locked"* ]] || return 100
 		sleep 5
@@ -174,20 +176,23 @@ configure_the_rest() {
 }
 
 install_missing() {
-	if ! may_install; then
-		echo "These packages are missing, and installing them needs root or sudo: ${missing[*]}" >&2
-		exit 1
-	fi
 	local before="${missing[*]}"
 	echo "to be installed by apt: $before"
+	if ! may_install; then
+		echo "installing these packages needs root or sudo: $before" >&2
+		exit 1
+	fi
 	update_lists
-	# Nothing that is started keeps the lock.
-	[ -z "$(dpkg --audit)" ] || configure_the_rest
+	if [ -n "$(dpkg --audit)" ]; then
+		echo "to be configured by dpkg, as an installation was interrupted:$(half_done_packages)"
+		configure_the_rest
+	fi
 	find_missing # the package lists may have been empty
 	[ ${#missing[@]} -gt 0 ] || return 0
 	[ "${missing[*]}" = "$before" ] || echo "to be installed, after all: ${missing[*]}"
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-		-o DPkg::Lock::Timeout=-1 --no-install-recommends "${missing[@]}" 9>&-
+	# It waits for dpkg's lock itself, but not for who is fetching packages.
+	as_soon_as_unlocked 'Could not get lock' apt-get install -y -qq \
+		-o DPkg::Lock::Timeout=-1 --no-install-recommends "${missing[@]}"
 }
 
 # By the name of what it is made of: what runs from another one goes on. Where the checkout
@@ -200,15 +205,26 @@ set_up_python() {
 		echo "to be installed into build/venv: what lab/pyproject.toml names"
 		rm -rf "$own" # what pip was interrupted at it would take for done
 		python3 -m venv "$own"
+		# In a process group of its own, which ends with this script.
+		set -m
 		"$own/bin/pip" install --quiet --disable-pip-version-check \
-			--editable "$repository/lab[dev]"
+			--editable "$repository/lab[dev]" </dev/null 9>&- &
+		pip=$!
+		set +m
+		wait "$pip"
+		pip=
 		touch "$own/.installed"
 	fi
 	[ -L "$venv" ] || rm -rf "$venv"
 	ln -sfn "$own" "$venv"
 }
 
-# Ended, it waits for what it has started: apt is not to be left half-way.
+# Ended, it waits for apt, which is not to be left half-way; pip begins anew.
+end_pip() {
+	[ -z "${pip-}" ] || kill -- "-$pip" 2>/dev/null || true
+	wait
+}
+trap end_pip EXIT
 trap 'exit 143' TERM
 trap 'exit 130' INT
 trap 'exit 129' HUP

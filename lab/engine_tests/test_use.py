@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -180,12 +181,6 @@ SAMPLES = 10
 REST_SECONDS = 0.02
 
 
-def turn(ksm: Ksm, tenant: Tenant) -> None:
-    tenant.command("touch")
-    ksm.scan_once()
-    time.sleep(REST_SECONDS)
-
-
 class Damon:
     """One monitor, of a tenant's pages."""
 
@@ -229,32 +224,43 @@ class Damon:
         stress.put(DAMON / "nr_kdamonds", 0)
 
 
-@pytest.fixture
-def damon(ksm: Ksm, tenant: Tenant) -> Iterator[Damon]:
-    """It has a sample in the time that this machine takes for some turns."""
-    began = time.monotonic()
-    for _ in range(TURNS):
-        turn(ksm, tenant)
-    damon = Damon(tenant, round((time.monotonic() - began) * 1e6))
-    yield damon
-    damon.off()
+@contextmanager
+def damon(tenant: Tenant, sample_seconds: float) -> Iterator[Damon]:
+    damon = Damon(tenant, round(sample_seconds * 1e6))
+    try:
+        yield damon
+    finally:
+        damon.off()
 
 
-def test_damon_sees_what_is_used(ksm: Ksm, tenant: Tenant, damon: Damon) -> None:
+def test_damon_sees_what_is_used(ksm: Ksm, tenant: Tenant) -> None:
     """The pages are used all the time, and ksmd comes by after each use.
 
     With `first` it takes as long, and takes nothing from the page tables. Only where
-    each sample has turns in it can DAMON see one in each.
+    each sample has turns in it can DAMON see one in each: it has a sample in the time
+    that this machine takes for some. What it saw while one took longer says nothing.
     """
+
+    def turn() -> float:
+        began = time.monotonic()
+        tenant.command("touch")
+        ksm.scan_once()
+        time.sleep(REST_SECONDS)
+        return time.monotonic() - began
 
     def seen(placement: str) -> float:
         ksm.write_text("placement", placement)
-        with ThreadPoolExecutor(1) as pool:
-            damon.accesses()
-            asked = pool.submit(damon.accesses)
-            while not asked.done():
-                turn(ksm, tenant)
-            return asked.result()
+        while True:
+            sample = sum(turn() for _ in range(TURNS))
+            with damon(tenant, sample) as monitor, ThreadPoolExecutor(1) as pool:
+                monitor.accesses()
+                asked = pool.submit(monitor.accesses)
+                turns = [turn()]
+                while not asked.done():
+                    turns.append(turn())
+                if max(turns) < sample:
+                    return asked.result()
+            print(f"a turn took {max(turns):.3f} s, a sample {sample:.3f}: once more")
 
     unheard = seen("first")
     assert unheard >= MOST

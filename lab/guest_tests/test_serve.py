@@ -24,6 +24,7 @@ PAGE = 4096
 MEASURED_MIB = 4
 MEASURED_SECONDS = 600
 SCRAPE_SECONDS = 15
+STALLED_SECONDS = 5
 # Memory is always short then: it changes ksmd's speed at once.
 HASTY_TUNE = "[tune]\ninterval = 1\nlow-free = 99\nample-free = 100\n"
 # Of memory, after the first quarter: what an allocator may keep, and no leak.
@@ -79,8 +80,15 @@ class Daemon:
             return 0
 
     def page(self) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
-            return str(answer.read().decode())
+        while True:
+            began = time.monotonic()
+            try:
+                url = f"http://127.0.0.1:{self.port}/metrics"
+                with urllib.request.urlopen(url) as answer:
+                    return str(answer.read().decode())
+            except OSError:  # who stalls for ten seconds before it asks is not heard
+                if time.monotonic() - began < STALLED_SECONDS:
+                    raise
 
     def resident_kib(self) -> int:
         status = Path(f"/proc/{self.process.pid}/status").read_text()

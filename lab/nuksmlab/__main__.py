@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
-def boot(arguments: argparse.Namespace) -> int:
+def boot(arguments: argparse.Namespace, lock: int) -> int:
     if arguments.how == "uml":
         own = arguments.kernel or kernels.build("um", arguments.version)
         return uml.boot(
@@ -73,6 +73,7 @@ def boot(arguments: argparse.Namespace) -> int:
             arguments.command,
             arguments.output,
             arguments.deadline,
+            held=[lock],
         )
     kernel = kernels.find(arguments.kernel)
     paths.BUILD.mkdir(exist_ok=True)
@@ -92,6 +93,7 @@ def boot(arguments: argparse.Namespace) -> int:
         seconds=arguments.deadline,
         append=arguments.append,
         qemu_options=qemu_options,
+        held=[lock],
     )
     try:
         return run()
@@ -109,8 +111,8 @@ def main() -> int:
     guard.unwind_when_terminated()
     try:
         arguments = parser().parse_args()
-        with alone(arguments.output.absolute()):
-            return boot(arguments)
+        with alone(arguments.output.absolute()) as lock:
+            return boot(arguments, lock)
     except (kernels.KernelError, machine.MachineError) as error:
         print(f"nuksmlab: {error}", file=sys.stderr)
         return 1

@@ -20,7 +20,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -37,13 +38,22 @@ THREADS = 17  # among what /proc/PID/stat has after the name
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
-    """What would end this process is heard afterwards. For its main thread."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+def masked(how: int, signals: Iterable[int]) -> Iterator[set[int]]:
+    before = signal.pthread_sigmask(how, signals)
     try:
-        yield
+        yield before
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[Callable[[], AbstractContextManager[object]]]:
+    """What would end this process is heard afterwards. For its main thread.
+
+    Gives what lets it be heard for a while, by an exception within.
+    """
+    with masked(signal.SIG_BLOCK, ENDS) as before:
+        yield partial(masked, signal.SIG_SETMASK, before)
 
 
 def end_with(parent: int, number: int) -> None:

@@ -143,6 +143,8 @@ def fetch(version: str) -> Path:
     if not shutil.which("apt-get"):
         raise KernelError("this system has no apt-get to fetch a Debian kernel with")
     store().mkdir(parents=True, exist_ok=True)
+    for left in store().glob(".new-*"):  # by who was killed
+        shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=store(), prefix=".new-") as name:
         directory = Path(name)
         try:

@@ -274,14 +274,19 @@ def prepare(command: Sequence[str], output: Path) -> None:
     (output / "guest.sh").write_text(guest_script(command, output))
 
 
-def run(
+def run(  # noqa: PLR0913 (as for boot)
     command_line: Sequence[str],
     command: Sequence[str],
     output: Path,
     seconds: float,
+    *,
     quiet: bool = False,
+    held: Sequence[int] = (),
 ) -> int:
-    """Runs the command in the guest that `command_line` starts; returns its status."""
+    """Runs the command in the guest that `command_line` starts; returns its status.
+
+    `held` as of guard.start.
+    """
     prepare(command, output)
     (output / CONSOLE).write_bytes(b"")
     # QEMU writes to it by an offset of its own; what else is said goes to its end.
@@ -292,6 +297,7 @@ def run(
             stdout=console,
             stderr=console,
             environment=environment(),
+            held=held,
         )
     try:
         relay(process, output, seconds, quiet)
@@ -313,11 +319,12 @@ def boot(  # noqa: PLR0913 (each says another thing about the run)
     qemu_options: str = "",
     nested: bool = False,
     parallel: bool = False,
+    held: Sequence[int] = (),
 ) -> int:
     """Runs the command in the machine; returns its exit status.
 
     If `nested`, guests by KVM can run inside; if `parallel`, emulated CPUs run at the
-    same time. (A machine by KVM is left to its host.)
+    same time. (A machine by KVM is left to its host.) `held` as of guard.start.
     """
     output, nested = output.absolute(), nested and not kvm
     command_line = vng_command(
@@ -331,7 +338,7 @@ def boot(  # noqa: PLR0913 (each says another thing about the run)
         parallel=parallel,
     )
     inside = [*BEFORE_GUESTS, *command] if nested else command
-    return run(command_line, inside, output, seconds, quiet)
+    return run(command_line, inside, output, seconds, quiet=quiet, held=held)
 
 
 def boot_for_guests(  # noqa: PLR0913 (each says another thing about the run)

@@ -14,7 +14,7 @@ from pathlib import Path
 from nuksmlab import machine
 
 # Where it notes its number, else in the user's home, which one that is killed leaves
-# there; and its memory is a file in TMPDIR, else in /dev/shm.
+# there; and its memory is a file in TMP, else in /dev/shm.
 STARTS = 'notes=$TMPDIR/ && unset TMPDIR && exec "$0" uml_dir="$notes" "$@"'
 
 
@@ -61,11 +61,18 @@ def command_line(guest: Guest, output: Path) -> list[str]:
     ]
 
 
-def boot(guest: Guest, command: Sequence[str], output: Path, seconds: float) -> int:
+def boot(
+    guest: Guest,
+    command: Sequence[str],
+    output: Path,
+    seconds: float,
+    held: Sequence[int] = (),
+) -> int:
     """Runs the command in the guest; returns its exit status."""
     output = output.absolute()
     output.mkdir(parents=True, exist_ok=True)
     init = output / "init.sh"
     init.write_text(init_script(output))
     init.chmod(0o755)
-    return machine.run(command_line(guest, output), command, output, seconds)
+    line = command_line(guest, output)
+    return machine.run(line, command, output, seconds, held=held)

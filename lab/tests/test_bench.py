@@ -222,7 +222,8 @@ def test_meter_tells_work_from_waiting(tmp_path: Path) -> None:
 def test_too_little_room_for_the_guest_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", "/nowhere")  # of the guard's
+    monkeypatch.setenv("TMP", str(tmp_path))
     host.check_room(1)
     with pytest.raises(host.HostError, match=f"1000000000 MiB in {tmp_path}"):
         host.check_room(10**9)

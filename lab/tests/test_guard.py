@@ -108,6 +108,25 @@ def test_who_is_undisturbed_hears_of_it_afterwards(tmp_path: Path) -> None:
     assert said.exists()
 
 
+def test_who_is_undisturbed_may_be_disturbed_for_a_while(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    code = f"""
+import os, signal
+from nuksmlab import guard
+guard.unwind_when_terminated()
+with guard.undisturbed() as disturbed:
+    try:
+        with disturbed():
+            os.kill(os.getpid(), signal.SIGTERM)
+            open({str(said)!r}, "w").close()
+    finally:
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == {{*guard.ENDS}}
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert not said.exists()
+
+
 def test_the_status_is_the_commands() -> None:
     assert guard.start(["sh", "-c", "exit 7"], grace=0).wait() == 7
     assert guard.start(["sh", "-c", "kill -9 $$"], grace=0).wait() == 137
@@ -146,6 +165,7 @@ def test_who_begins_when_its_make_is_gone_ends_at_once(
 ) -> None:
     goes_on = tmp_path / "goes_on"
     code = "import os; os.getppid = lambda: 1; from nuksmlab import guard;"
+    code += "guard.Path.read_text = lambda *_: 'init';"  # else it may be make
     code += f"guard.unwind_when_terminated(); open({str(goes_on)!r}, 'w').close()"
     known = {**os.environ, "MAKELEVEL": "1"}
     if not of_make:

@@ -2,6 +2,7 @@
 import array
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import termios
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nuksmlab import guard, machine, uml, wait
+from nuksmlab.alone import is_free
 
 
 def test_each_node_has_memory_and_a_cpu_and_a_distance_to_the_others() -> None:
@@ -266,3 +268,23 @@ def test_one_at_a_time_has_a_directory_even_if_it_is_made_anew(tmp_path: Path) -
             output.rmdir()
             first.communicate()
             assert second.communicate()[0] == "alone\n"
+
+
+def test_a_directory_is_the_machines_until_all_of_it_has_gone(tmp_path: Path) -> None:
+    """Though who has started it was killed."""
+    kernel, pid, output = (tmp_path / name for name in ("kernel", "pid", "out"))
+    kernel.write_text(
+        f"#!/bin/sh\necho $PPID >{pid}.new; mv {pid}.new {pid}; exec sleep 1000\n"
+    )
+    kernel.chmod(0o755)
+    to_boot = ["uml", "--kernel", str(kernel), "--output", str(output), "--", "true"]
+    process = subprocess.Popen([sys.executable, "-m", "nuksmlab", *to_boot])
+    wait.until(pid.exists, lambda: "the guest")
+    its_guard = int(pid.read_text())
+    os.kill(its_guard, signal.SIGSTOP)
+    process.kill()
+    process.wait()
+    with output.with_name(".out.lock").open("w") as lock:
+        assert not is_free(lock)
+        os.kill(its_guard, signal.SIGCONT)
+        wait.until(lambda: is_free(lock), lambda: "the end of all")

@@ -22,10 +22,11 @@ WAITS = """#!/bin/sh
 until [ -e {place}/end ]; do sleep 0.05; done
 exit 1
 """
-# SIGTERM comes at once when a first job was forked, before anything is noted of it.
+# SIGTERM comes at once when the build was forked, before anything is noted of it.
 ENDED_AT_THE_FORK = """
 set -T
-trap 'if [ -n "${!-}" ]; then trap - DEBUG; kill -TERM $$; fi' DEBUG
+trap 'if [[ "$* $BASH_COMMAND" = steps*"set +m" ]]
+then trap - DEBUG; kill $$; fi' DEBUG
 """
 
 
@@ -148,7 +149,7 @@ def set_up(checkout: Path, call: str, **settings: str) -> int:
     functions, main, _ = (
         (paths.REPOSITORY / "scripts" / "setup.sh")
         .read_text()
-        .partition("# Ended, it waits")
+        .partition("# One at a time;")
     )
     assert main
     script = put(checkout / "scripts" / "setup.sh", f"{functions}\n{call}\n")
@@ -200,6 +201,12 @@ def test_python_s_environment_is_made_anew_when_anything_has_changed(
     assert len(list((tmp_path / "one" / "build").glob(".venv-*/bin/pip"))) == 4
 
 
+INSTALLS = "; ".join(
+    f"{name}() {{ :; }}"
+    for name in ("may_install", "update_lists", "find_missing", "dpkg")
+)
+
+
 @pytest.mark.parametrize("locked", [True, False])
 @pytest.mark.parametrize(
     ("function", "command", "error"),
@@ -210,6 +217,12 @@ def test_python_s_environment_is_made_anew_when_anything_has_changed(
             "configure_the_rest",
             "dpkg --force-confdef --force-confold --configure -a",
             "dpkg frontend lock was locked by another process with pid 1",
+        ),
+        (
+            f"{INSTALLS}; missing=(a); install_missing",
+            "apt-get install -y -qq -o DPkg::Lock::Timeout=-1 "
+            "--no-install-recommends a",
+            "Could not get lock /var/cache/apt/archives/lock",
         ),
     ],
 )
@@ -225,6 +238,16 @@ def test_who_else_installs_packages_is_waited_for(
     put(tmp_path / "bin" / "sudo", '#!/bin/sh\nexec "$@"\n')
     assert set_up(tmp_path / "one", function) == (0 if locked else 100)
     assert tried.read_text() == f"{arguments}\n" * (3 if locked else 1)
+
+
+def test_pip_ends_with_set_up(tmp_path: Path) -> None:
+    put(tmp_path / "bin" / "python3", PYTHON)
+    put(tmp_path / "one" / "lab" / "pyproject.toml", "it")
+    pip = f"kill -TERM $PPID; sleep 60; touch {tmp_path}/went_on"
+    known = {"VERSION": "3", "PIP": pip, "SAID": str(tmp_path / "said")}
+    status = set_up(tmp_path / "one", "set_up_python", **known)
+    assert status == 128 + signal.SIGTERM
+    assert not (tmp_path / "went_on").exists()
 
 
 def test_a_package_that_is_only_unpacked_is_missing(tmp_path: Path) -> None:
@@ -255,15 +278,16 @@ def test_what_is_installed_was_announced(
 
 
 @pytest.mark.parametrize(
-    ("name", "argument", "lock"),
+    ("name", "arguments", "lock"),
     [
         ("kernel/build.sh", "lab", "cache/source/linux-6.12-1.lock"),
         ("kernel/build.sh", "lab", "cache/work/6.12-lab/lock"),
+        ("kernel/apt.sh", "6.12 update", "cache/apt.lock"),
         ("scripts/setup.sh", "test", "build/.setup.lock"),
     ],
 )
 def test_who_waits_for_a_lock_ends_when_told(
-    tree: Path, name: str, argument: str, lock: str
+    tree: Path, name: str, arguments: str, lock: str
 ) -> None:
     text = (paths.REPOSITORY / name).read_text()
     script = put(tree / name, text)
@@ -271,10 +295,61 @@ def test_who_waits_for_a_lock_ends_when_told(
     known = environment(tree, NUKSM_CACHE=str(tree / "cache"))
     with path.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        waiting = subprocess.Popen([script, argument], env=known)
+        waiting = subprocess.Popen([script, *arguments.split()], env=known)
         wait.until(lambda: waits_for(path), lambda: "who waits")
         waiting.terminate()
-        assert waiting.wait() == 128 + signal.SIGTERM
+        assert waiting.wait(wait.HANG_SECONDS) in (
+            -signal.SIGTERM,
+            128 + signal.SIGTERM,
+        )
+        wait.until(lambda: not waits_for(path), lambda: "the end of who waited")
+
+
+def test_a_build_ends_though_apt_waits_for_somebody(tree: Path) -> None:
+    script = shutil.copy(KERNEL / "build.sh", tree / "kernel")
+    asks = "case $2 in show) echo Version: 1; exit ;; esac\n"
+    waits = WAITS.format(place=tree, before="")
+    put(tree / "kernel" / "apt.sh", f"#!/bin/sh\n{asks}{waits}")
+    known = environment(tree, NUKSM_CACHE=str(tree / "cache"))
+    building = subprocess.Popen([script, "lab"], env=known)
+    wait.until((tree / "pid").exists, lambda: "apt")
+    building.terminate()
+    assert building.wait(wait.HANG_SECONDS) == 128 + signal.SIGTERM
+    apt = int((tree / "pid").read_text())
+    wait.until(lambda: not Path(f"/proc/{apt}").exists(), lambda: "its end")
+
+
+def test_what_a_build_had_when_it_was_ended_is_gone(tree: Path) -> None:
+    script = shutil.copy(KERNEL / "build.sh", tree / "kernel")
+    source = tree / "cache" / "source" / "linux-6.12-1"
+    work = tree / "cache" / "work" / "6.12-lab"
+    known = environment(tree, NUKSM_CACHE=str(tree / "cache"))
+
+    def end(number: int) -> None:
+        building = subprocess.Popen([script, "lab"], env=known, start_new_session=True)
+        wait.until((tree / "pid").exists, lambda: "the step that never ends")
+        if number == signal.SIGKILL:
+            for group in (int((tree / "pid").read_text()), building.pid):
+                os.killpg(os.getpgid(group), number)
+        else:
+            building.send_signal(number)
+        building.wait(wait.HANG_SECONDS)
+        (tree / "pid").unlink()
+
+    end(signal.SIGKILL)
+    assert (work / "tree").exists()
+    end(signal.SIGTERM)
+    assert {one.name for one in work.iterdir()} == {"lock", "build.log"}
+    shutil.rmtree(source)
+    asks = "case $2 in show) echo Version: 1; exit ;; update) exit ;; esac\n"
+    waits = WAITS.format(place=tree, before="")
+    put(tree / "kernel" / "apt.sh", f"#!/bin/sh\n{asks}{waits}")
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        end(number)
+        left = {source.with_name(f"{source.name}.new")} if number == 9 else set()
+        assert {*source.parent.glob("*")} - {
+            source.with_name("linux-6.12-1.lock")
+        } == left
 
 
 def test_a_source_is_fetched_by_one_at_a_time(tree: Path) -> None:

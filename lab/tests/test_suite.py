@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The order of the tests' parts; what is left of them when they are ended."""
 
+import fcntl
 import os
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from termios import FIONREAD
 from typing import IO
 from unittest import mock
 
 import pytest
 
-from nuksmlab import paths, wait
+from nuksmlab import guard, paths, wait
 from nuksmlab.alone import alone
 from nuksmlab.suite import __main__ as suite
 from nuksmlab.suite import plan
@@ -217,6 +219,22 @@ def test_who_ends_it_and_reads_no_more_is_no_full_disk(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait() == 128 + signal.SIGINT
     assert "all parts were ended" not in process.stderr.read()
+
+
+def test_who_waits_for_a_reader_at_its_end_can_be_ended(tmp_path: Path) -> None:
+    process = started(tmp_path, "exec yes", good="exec sleep 1000")
+    assert process.stdout
+    pipe = process.stdout.fileno()
+    full = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+
+    def unread() -> int:
+        return int.from_bytes(fcntl.ioctl(pipe, FIONREAD, bytes(4)), "little")
+
+    wait.until(lambda: unread() > full - 4096, lambda: "a full pipe")
+    process.terminate()
+    wait.until(lambda: guard.descendants(process.pid) == [], lambda: "the parts' end")
+    process.terminate()
+    assert process.wait(wait.HANG_SECONDS) in (-signal.SIGTERM, 128 + signal.SIGTERM)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

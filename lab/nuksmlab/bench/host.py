@@ -62,13 +62,13 @@ def describe() -> Host:
 
 def check_room(mib: int) -> None:
     """The guest's memory is a file, in the directory that the kernel chooses so."""
-    chosen = (os.environ.get(name) for name in ("TMPDIR", "TMP", "TEMP"))
+    chosen = (os.environ.get(name) for name in ("TMP", "TEMP"))  # TMPDIR: see uml.py
     directory = next(filter(None, chosen), "/dev/shm")
     free = shutil.disk_usage(directory).free // 2**20
     if free < mib:
         raise HostError(
             f"the guest's memory needs {mib} MiB in {directory}, where {free} MiB are "
-            "free: set TMPDIR to a directory that has them, best on a tmpfs"
+            "free: set TMP to a directory that has them, best on a tmpfs"
         )
 
 
@@ -132,13 +132,14 @@ def many_mappings() -> Iterator[None]:
 
     The last one puts it back, or the next one's last, after who was killed.
     """
-    with MAX_MAP_COUNT.open() as held:
+    with MAX_MAP_COUNT.open() as held, guard.undisturbed() as disturbed:
         try:
-            with guard.undisturbed(), turn():
+            with turn():
                 raise_limit()
                 fcntl.flock(held, fcntl.LOCK_SH)
-            yield
+            with disturbed():
+                yield
         finally:
-            with guard.undisturbed(), turn():
+            with turn():
                 if is_alone(held):
                     put_back()

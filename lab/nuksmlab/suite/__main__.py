@@ -13,6 +13,7 @@ import io
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -225,6 +226,9 @@ def run(suite: Suite, name: str) -> int:
         suite.run()
     except BaseException:
         suite.end()
+        # Who reads it may never do so: whoever waits for that may be ended.
+        for number in guard.ENDS:
+            signal.signal(number, signal.SIG_DFL)
         with contextlib.suppress(OSError):  # nobody may read it any more
             verdict()
         raise
