@@ -10,7 +10,10 @@
 /* Breaks between steps, so that the scanner finds pages that stood still. */
 #define STEP_BREAK_NS 5000000L
 
-/* Between a few reads: no more than a fraction of what a page rests for. */
+/*
+ * Between a few reads, or reads of all pages: no more than a fraction of what a page
+ * rests for, and enough for others who share the CPU.
+ */
 #define READ_BREAK_NS 200000L
 #define READS 64
 
@@ -36,6 +39,7 @@ static void *churn(void *argument)
 			break;
 		case CHURN_READ:
 			total += memory_touch(memory);
+			nanosleep(&short_rest, NULL);
 			break;
 		case CHURN_PREFER:
 			total += memory_prefer(memory, first_page,
