@@ -81,7 +81,7 @@ def scan(scanner: Scanner, times: int = 1) -> int:
     """Returns how many pages were read to sum them up."""
     before = scanner.ksm.read("summed")
     for _ in range(times):
-        scanner.scan()
+        scanner.only_scan()
     return scanner.ksm.read("summed") - before
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Merge domains: cgroups that are given one, and which one a process belongs to."""
 
+import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,22 +115,27 @@ def _shared(
     pids: Mapping[int, int], having: Callable[[int], list[int]]
 ) -> dict[int, set[int]]:
     """What processes of several domains have, before and after somebody looks."""
-    before, after = _by_domain(pids, having), _by_domain(pids, having)
+    before, after = _in_several(pids, having), _in_several(pids, having)
     return {
         number: domains
         for number, domains in before.items()
-        if len(domains) > 1 and after.get(number) == domains
+        if after.get(number) == domains
     }
 
 
-def _by_domain(
+def _in_several(
     pids: Mapping[int, int], having: Callable[[int], list[int]]
 ) -> dict[int, set[int]]:
-    result: dict[int, set[int]] = {}
+    """Whatever processes of several domains have now, and which these are."""
+    numbers: dict[int, set[int]] = {}
     for pid, domain in pids.items():
-        for number in having(pid):
-            result.setdefault(number, set()).add(domain)
-    return result
+        numbers.setdefault(domain, set()).update(having(pid))
+    often = Counter(itertools.chain.from_iterable(numbers.values()))
+    return {
+        number: {domain for domain, own in numbers.items() if number in own}
+        for number, domains in often.items()
+        if domains > 1
+    }
 
 
 def check_apart(pids: Iterable[int]) -> None:

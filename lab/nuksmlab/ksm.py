@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The kernel's merging, by its files in sysfs."""
 
+import functools
 import itertools
 import re
 from pathlib import Path
@@ -27,6 +28,12 @@ def process_stat(pid: int) -> dict[str, int]:
     lines = Path(f"/proc/{pid}/ksm_stat").read_text().splitlines()
     pairs = (line.partition(" ") for line in lines)
     return {name: int(value) for name, _, value in pairs if re.match(r"-?\d", value)}
+
+
+@functools.cache
+def ksmd() -> int:
+    """Its number, which is the same as long as the kernel runs."""
+    return processes.pid_of("ksmd")
 
 
 class Ksm:
@@ -93,7 +100,7 @@ class Ksm:
         pause with that value: so it gets two, and time to look at each.
         """
         self.stop()
-        stat = Path(f"/proc/{processes.pid_of('ksmd')}/stat")
+        stat = Path(f"/proc/{ksmd()}/stat")
 
         def asleep() -> bool:
             return stat.read_text().rpartition(")")[2].split()[0] == "S"

@@ -27,13 +27,21 @@ class Scanner:
             for name in COUNTERS
         }
 
+    def _scan_rested(self) -> None:
+        self.ksm.scan_rested(POLL_SECONDS)
+        self.ksm.stop()  # waits for the end of the round
+
+    def only_scan(self) -> None:
+        """All pages once, with nothing counted."""
+        self.ksm.rest()
+        self._scan_rested()
+
     def scan(self) -> Scan:
         """All pages once."""
         self.ksm.rest()
         before = self.counters()
         began = time.time()
-        self.ksm.scan_rested(POLL_SECONDS)
-        self.ksm.stop()  # waits for the end of the round
+        self._scan_rested()
         ended = time.time()
         return {
             "began": began,

@@ -99,23 +99,26 @@ def marks(pid: int, address: int, pages: int, mark: int) -> list[bool]:
 
 def mappings(pid: int) -> list[int]:
     """The frames that a process maps and no file has, one for each mapping."""
-    return [entry & FRAME for entry in _all_entries(pid) if entry & PRESENT]
+    return _all_frames(pid, PRESENT)
 
 
 def all_slots(pid: int) -> list[int]:
     """Those in swap that a process's memory has been paged out to."""
-    return [entry & FRAME for entry in _all_entries(pid) if entry & PAGED_OUT]
+    return _all_frames(pid, PAGED_OUT)
 
 
-def _all_entries(pid: int) -> Iterator[int]:
-    """But those of files."""
-    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-        start, end = (int(part, 16) // PAGE for part in line.split()[0].split("-"))
-        if start * PAGE >= 1 << 47:
-            continue  # the kernel's own page, which has no entries
-        for entry in _entries(Path(f"/proc/{pid}/pagemap"), start, end - start):
-            if not entry & OF_A_FILE:
-                yield entry
+def _all_frames(pid: int, mark: int) -> list[int]:
+    """Of all entries that have the mark, but those of files."""
+    entries = array("Q")
+    with Path(f"/proc/{pid}/pagemap").open("rb", buffering=0) as file:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            start, end = (int(part, 16) // PAGE for part in line.split()[0].split("-"))
+            if start * PAGE >= 1 << 47:
+                continue  # the kernel's own page, which has no entries
+            part = os.pread(file.fileno(), (end - start) * ENTRY, start * ENTRY)
+            entries.frombytes(part)
+    wanted = mark | OF_A_FILE
+    return [entry & FRAME for entry in entries if entry & wanted == mark]
 
 
 def of_frames(name: str, frames: Iterable[int]) -> dict[int, int]:
