@@ -352,6 +352,30 @@ def test_what_a_build_had_when_it_was_ended_is_gone(tree: Path) -> None:
         } == left
 
 
+@pytest.mark.parametrize(
+    ("target", "script"),
+    [
+        ("kernel", "kernel/build.sh"),
+        ("setup", "scripts/setup.sh"),
+        ("program", "cargo"),
+    ],
+)
+def test_what_is_not_pythons_ends_with_its_make(
+    tmp_path: Path, target: str, script: str
+) -> None:
+    """Though that is killed, which tells nobody."""
+    waits = WAITS.format(place=tmp_path, before="")
+    put(tmp_path / ("bin/cargo" if script == "cargo" else script), waits)
+    shutil.copy(paths.REPOSITORY / "Makefile", tmp_path)
+    make = ["make", "-C", str(tmp_path), "READY=", target]
+    process = subprocess.Popen(make, env=environment(tmp_path))
+    wait.until((tmp_path / "pid").exists, lambda: script)
+    process.kill()
+    process.wait()
+    one = Path("/proc") / (tmp_path / "pid").read_text().strip()
+    wait.until(lambda: not one.exists(), lambda: f"the end of {script}")
+
+
 def test_a_source_is_fetched_by_one_at_a_time(tree: Path) -> None:
     script = shutil.copy(KERNEL / "build.sh", tree / "kernel")
     source = tree / "cache" / "source" / "linux-6.12-1"

@@ -2,6 +2,7 @@
 """The order of the tests' parts; what is left of them when they are ended."""
 
 import fcntl
+import itertools
 import os
 import re
 import signal
@@ -26,6 +27,12 @@ PARTS = (
     Part("guest", ("guest",), after=("build",)),
     Part("engine", ("engine",), after=("build", "kernel")),
 )
+
+
+ENGINE_TESTS = "lab/engine_tests"
+ALL_ENGINE_TESTS = {
+    one.name for one in (paths.REPOSITORY / ENGINE_TESTS).glob("test_*.py")
+}
 
 
 def names(parts: list[Part]) -> list[str]:
@@ -53,6 +60,34 @@ def test_the_large_suite_has_what_the_small_one_leaves_out() -> None:
     assert any(QUICK in part.arguments for part in SUITES["test"])
     whole = {part.name for part in SUITES["test-all"] if QUICK not in part.arguments}
     assert {"engine-slow", "guest-slow"} <= whole
+
+
+def engine_tests_of(part: Part) -> set[str]:
+    """Names of the files that it runs, by what make would do."""
+    make = ["make", "--dry-run", "READY=", *part.arguments]
+    words = subprocess.run(
+        make, cwd=paths.REPOSITORY, capture_output=True, text=True, check=True
+    ).stdout.split()
+    named: set[str] = set()
+    ignored: set[str] = set()
+    for before, word in itertools.pairwise(words):
+        if word.startswith(f"{ENGINE_TESTS}/test_"):
+            (ignored if before == "--ignore" else named).add(Path(word).name)
+    return ALL_ENGINE_TESTS - ignored if ENGINE_TESTS in words else named
+
+
+@pytest.mark.parametrize("newer", [False, True])
+def test_each_file_of_the_engines_tests_is_run_on_two_nodes(*, newer: bool) -> None:
+    """By a part of its own, or by the one for all that have none."""
+    others = [f"engine-{name}" for name in ("um", "slow", "4", "tiers", "debug")]
+    run = [
+        engine_tests_of(part)
+        for part in SUITES["test-all"]
+        if part.arguments[0].startswith("engine-")
+        and part.arguments[0] not in others
+        and ("VERSION=7.3" in part.arguments) == newer
+    ]
+    assert ALL_ENGINE_TESTS - set().union(*run) == {"test_selftests.py"}
 
 
 def test_a_part_begins_when_all_that_it_needs_has_passed() -> None:
