@@ -52,7 +52,7 @@ READY := setup build
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 engine-domains $(WAITING:%=engine-%) engine-program engine-slow engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-slow guest-4 vms counter package cost bench paper mutants build build-lab program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
+.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 engine-domains $(WAITING:%=engine-%) engine-program engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-4 vms counter package cost bench paper mutants build build-lab program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -111,9 +111,6 @@ engine-program: $(READY)
 engine-4: $(READY)
 	$(ON_ENGINE) --nodes 4 --memory-mib 512 --output build/engine-4$(OF_VERSION) -- $(ENGINE_TESTS) -m '$(ON_NODES) and not anywhere'
 
-engine-slow: $(READY) # what the others leave out with QUICK=1
-	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-slow$(OF_VERSION) -- $(ENGINE_TESTS) -m 'slow and $(ON_NODES)'
-
 engine-tiers: $(READY)
 	$(ON_ENGINE) --nodes 2 --slow-tier --memory-mib 512 --output build/engine-tiers$(OF_VERSION) -- $(ENGINE_TESTS) -m tiers
 
@@ -141,9 +138,6 @@ guest: guest-2 guest-4 ## run the program's tests in machines of two and four no
 
 guest-2: $(READY)
 	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-2$(OF_KERNEL) -- $(GUEST_TESTS) -m '$(IN_GUESTS)'
-
-guest-slow: $(READY) # what guest-2 leaves out with QUICK=1
-	$(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/guest-slow$(OF_KERNEL) -- $(GUEST_TESTS) -m 'slow and $(IN_GUESTS)'
 
 guest-4: $(READY)
 	$(IN_MACHINE) --nodes 4 --memory-mib 768 --output build/guest-4$(OF_KERNEL) -- $(GUEST_TESTS) -m '$(IN_GUESTS) and not anywhere'

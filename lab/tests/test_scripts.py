@@ -474,9 +474,9 @@ NEEDED = (
 @pytest.mark.parametrize(
     "target",
     [
-        *("engine-um", "engine-2", "engine-looks", "engine-program", "engine-slow"),
-        *("engine-4", "engine-tiers", "engine-debug", "guest-2", "guest-slow"),
-        *("guest-4", "paper", "stress", "demo", "counter", "kernel", "kernel-deb"),
+        *("engine-um", "engine-2", "engine-looks", "engine-program", "engine-4"),
+        *("engine-tiers", "engine-debug", "guest-2", "guest-4"),
+        *("paper", "stress", "demo", "counter", "kernel", "kernel-deb"),
         *("setup", "setup-kernel", "setup-kernel-deb", "cost", "selftests-some"),
     ],
 )

@@ -2,8 +2,8 @@
 """Runs the tests' parts side by side, twice as many as there are CPUs.
 
 What a part says is passed on line by line, and kept in build/test/PART.txt. How long
-each one took is kept in build/test/seconds.json, for the next time's estimate. A part
-that fails ends those that need it; the others go on.
+each one took is kept in build/test/seconds-SUITE.json, for the next time's estimate. A
+part that fails ends those that need it; the others go on.
 """
 
 import argparse
@@ -18,7 +18,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from nuksmlab import guard, paths
@@ -27,7 +26,6 @@ from nuksmlab.suite import plan
 from nuksmlab.suite.parts import SUITES, Part
 
 OUTPUT = paths.BUILD / "test"
-SECONDS = OUTPUT / "seconds.json"
 # Longer than what parts have started has itself for those whom it ends.
 END_SECONDS = 75.0
 REPORT_SECONDS = 60.0
@@ -104,16 +102,21 @@ class Running:
 
 
 class Suite:
-    def __init__(self, parts: Sequence[Part], at_once: int, lock: int) -> None:
-        self.parts, self.at_once, self.lock = parts, at_once, lock
+    """Its parts, of which so many run at once, and the lock of where they write."""
+
+    def __init__(self, name: str, at_once: int, lock: int) -> None:
+        self.name, self.at_once, self.lock = name, at_once, lock
+        self.parts = SUITES[name]
+        # Of this suite: another one's parts may have more or fewer tests.
+        self.seconds = OUTPUT / f"seconds-{name}.json"
         self.last: dict[str, float] = {}
         with contextlib.suppress(FileNotFoundError, ValueError):
-            self.last = json.loads(SECONDS.read_text())
+            self.last = json.loads(self.seconds.read_text())
         self.running: dict[str, Running] = {}
         self.passed: dict[str, float] = {}
         self.failed: dict[str, float] = {}
         self.lines: queue.Queue[Line] = queue.Queue()
-        self.width = max(len(part.name) for part in parts)
+        self.width = max(len(part.name) for part in self.parts)
 
     def say(self, name: str, text: str) -> None:
         print(f"{name:{self.width}} | {text}", flush=True)
@@ -135,9 +138,9 @@ class Suite:
         if status == 0:
             self.passed[name] = self.last[name] = took
             with contextlib.suppress(OSError):
-                new = SECONDS.with_suffix(".new")
+                new = self.seconds.with_suffix(".new")
                 new.write_text(json.dumps(self.last, indent=1) + "\n")
-                new.replace(SECONDS)
+                new.replace(self.seconds)
             self.say(name, f"passed in {clock(took)}")
         else:
             self.failed[name] = took
@@ -214,12 +217,12 @@ class Suite:
         return 0 if len(self.passed) == len(self.parts) else 1
 
 
-def run(suite: Suite, name: str) -> int:
+def run(suite: Suite) -> int:
     began = time.monotonic()
 
     def verdict() -> int:
         status = suite.verdict()
-        print(f"{name}: {clock(time.monotonic() - began)}", flush=True)
+        print(f"{suite.name}: {clock(time.monotonic() - began)}", flush=True)
         return status
 
     try:
@@ -250,11 +253,10 @@ def main() -> int:
         # Else what a slow reader has no room for would be an error.
         os.set_blocking(sys.stdout.fileno(), True)
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    parts = SUITES[options.suite]
     try:
         # Of a run that was killed, parts may be ending.
         with alone(OUTPUT) as lock:
-            return run(Suite(parts, options.at_once or at_once(), lock), options.suite)
+            return run(Suite(options.suite, options.at_once or at_once(), lock))
     except OSError as error:  # of where this is written to, most likely
         print(f"tests: {error}; all parts were ended", file=sys.stderr)
         sys.stdout = None  # what it still has cannot be written either

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 # Of the fuzzer, a round that is the same each time; `make stress` plays others.
 FUZZ = "SEED=11301603"
-# Leaves out tests that take half a minute or more: `test-all` has parts for these.
+# Leaves out tests that take half a minute or more.
 QUICK = "QUICK=1"
 
 
@@ -23,25 +23,38 @@ def part(name: str, *arguments: str, after: Collection[str] = ()) -> Part:
     return Part(name, arguments or (name,), tuple(after))
 
 
-def quick(name: str, after: Collection[str]) -> Part:
-    return part(name, name, QUICK, after=after)
+# The engine's tests on two nodes: machines beside each other, the longest first.
+ON_TWO_NODES = (
+    *("engine-2", "engine-domains", "engine-replicas", "engine-looks"),
+    *("engine-folding", "engine-payers", "engine-latecomers", "engine-program"),
+)
+NEWER = "VERSION=7.3"
+
+
+def engine(*options: str, version: str = "") -> tuple[Part, ...]:
+    """The engine's tests on two nodes, by its kernel of 6.12, or of another version."""
+    return tuple(
+        part(
+            name + version,
+            name,
+            *options,
+            after=[
+                "build" if name == "engine-program" else "build-lab",
+                f"kernel-lab{version}",
+            ],
+        )
+        for name in ON_TWO_NODES
+    )
 
 
 # In the order in which they begin, if nothing else decides: the longest first.
-SMALL = (
+BUILDS = (
     part("build-lab"),
     part("kernel-lab", "kernel", "CONFIG=lab"),
     part("kernel-um", "kernel", "ARCH=um"),
     part("build", after=["build-lab"]),
-    quick("guest-2", ["build"]),
-    quick("engine-2", ["build-lab", "kernel-lab"]),
-    quick("engine-domains", ["build-lab", "kernel-lab"]),
-    quick("engine-replicas", ["build-lab", "kernel-lab"]),
-    quick("engine-looks", ["build-lab", "kernel-lab"]),
-    quick("engine-folding", ["build-lab", "kernel-lab"]),
-    quick("engine-payers", ["build-lab", "kernel-lab"]),
-    quick("engine-latecomers", ["build-lab", "kernel-lab"]),
-    quick("engine-program", ["build", "kernel-lab"]),
+)
+SHORT = (
     part("check", after=["build"]),
     part("unit", after=["check"]),
     part(
@@ -54,16 +67,23 @@ SMALL = (
     ),
     part("engine-um", after=["build", "kernel-um"]),
 )
-NEWER = "VERSION=7.3"
-MORE = (
+SMALL = (
+    *BUILDS,
+    part("guest-2", "guest-2", QUICK, after=["build"]),
+    *engine(QUICK),
+    *SHORT,
+)
+ALL = (
+    *BUILDS,
+    part("program", after=["build"]),
     part("kernel-debug", "kernel", "CONFIG=debug"),
     part("kernel-lab-7.3", "kernel", "CONFIG=lab", NEWER),
     part("kernel-um-7.3", "kernel", "ARCH=um", NEWER),
-    part("program", after=["build"]),
-    quick("paper", ["program", "kernel-lab", "kernel-um"]),
-    part("engine-slow", after=["build", "kernel-lab"]),
-    part("guest-slow", after=["build"]),
+    part("paper", "paper", QUICK, after=["program", "kernel-lab", "kernel-um"]),
     part("engine-debug", after=["build", "kernel-debug"]),
+    part("guest-2", after=["build"]),
+    part("guest-2-7.3", "guest-2", "KERNEL=stock-7.3", after=["build"]),
+    *SHORT,
     # After the other one: they write to one journal.
     part(
         "stress",
@@ -73,23 +93,16 @@ MORE = (
         FUZZ,
         after=["fuzz", "kernel-debug"],
     ),
+    *engine(),
+    *engine(NEWER, version="-7.3"),
     part("selftests-some", after=["build", "kernel-lab"]),
     part("guest-4", after=["build"]),
     part("engine-4", after=["build", "kernel-lab"]),
-    part("engine-tiers", after=["build", "kernel-lab"]),
+    part("counter", after=["build", "kernel-lab"]),
     part("package", after=["program"]),
     part("kernel-check", after=["kernel-lab"]),
-    part("counter", after=["build", "kernel-lab"]),
-    part("guest-2-7.3", "guest-2", "KERNEL=stock-7.3", after=["build"]),
-    *(
-        part(f"{name}-7.3", name, NEWER, after=["build", "kernel-lab-7.3"])
-        for name in (
-            *("engine-2", "engine-domains", "engine-replicas", "engine-looks"),
-            *("engine-folding", "engine-payers", "engine-latecomers"),
-            "engine-program",
-        )
-    ),
     part("kernel-check-7.3", "kernel-check", NEWER, after=["kernel-lab-7.3"]),
     part("engine-um-7.3", "engine-um", NEWER, after=["build", "kernel-um-7.3"]),
+    part("engine-tiers", after=["build", "kernel-lab"]),
 )
-SUITES: dict[str, Sequence[Part]] = {"test": SMALL, "test-all": (*SMALL, *MORE)}
+SUITES: dict[str, Sequence[Part]] = {"test": SMALL, "test-all": ALL}
