@@ -7,13 +7,16 @@ CONFIG ?= lab
 # Of Linux, for our kernel: a folder of kernel/base.
 VERSION := 6.12
 PREFIX ?= /usr/local
+# Ends by SIGTERM when make is killed, which tells nobody.
+WITH_MAKE := setpriv --pdeathsig TERM
 PYTHON := build/venv/bin/python
+RUN := $(WITH_MAKE) $(PYTHON)
 KERNEL_OPTION := $(if $(KERNEL),--kernel '$(KERNEL)')
 OUR_KERNEL := $(filter nuksm nuksm-%,$(KERNEL))
-IN_MACHINE := $(PYTHON) -m nuksmlab run $(KERNEL_OPTION)
+IN_MACHINE := $(RUN) -m nuksmlab run $(KERNEL_OPTION)
 OF_KERNEL := $(addprefix -,$(notdir $(KERNEL)))
 OF_VERSION := $(if $(filter-out 6.12,$(VERSION)),-$(VERSION))
-ON_ENGINE := $(PYTHON) -m nuksmlab run --kernel nuksm$(OF_VERSION)
+ON_ENGINE := $(RUN) -m nuksmlab run --kernel nuksm$(OF_VERSION)
 TESTS := $(PYTHON) -m pytest -vv --durations 10 -c lab/pyproject.toml -p no:cacheprovider
 GUEST_TESTS := $(TESTS) lab/guest_tests
 SELFTESTS := lab/engine_tests/test_selftests.py
@@ -30,6 +33,9 @@ WAITING_TESTS := $(WAITING:%=lab/engine_tests/test_%.py)
 PROGRAM_TESTS := $(addprefix lab/engine_tests/,test_program.py test_domain_rules.py test_paper.py)
 DOMAIN_TESTS := $(filter-out $(PROGRAM_TESTS),$(wildcard lab/engine_tests/test_domain*.py))
 
+# Folders of the lab.
+BUILT_BY_MAKE := tenant fuzz workloads plugin
+
 # What is run is looked for there, wherever a user's Rust builds.
 export CARGO_TARGET_DIR := $(CURDIR)/target
 unexport CARGO_BUILD_TARGET CDPATH
@@ -44,15 +50,12 @@ $(foreach name,HOST NAME,$(if $(filter environment,$(origin $(name))),$(eval $(n
 # $(call put,FROM,TO): a copy, put there at once, if it is another one.
 put = cmp -s $1 $2 || { cp $1 $2.new && mv $2.new $2; }
 
-# Ends by SIGTERM when make is killed. What is written in Python does so by itself.
-WITH_MAKE := setpriv --pdeathsig TERM
-
 # What targets need; nothing, where nuksmlab.suite has seen to it.
 READY := setup build
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 engine-domains $(WAITING:%=engine-%) engine-program engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-4 vms counter package cost bench paper mutants build build-lab program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
+.PHONY: help demo test test-all check unit kernel kernel-deb kernel-check series engine engine-um engine-2 engine-domains $(WAITING:%=engine-%) engine-program engine-4 engine-tiers engine-debug selftests selftests-some stress guest guest-2 guest-4 vms counter package cost bench paper mutants build build-lab $(BUILT_BY_MAKE:%=build-%) program install uninstall deb clean setup setup-demo setup-deb setup-kernel setup-kernel-deb
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -60,13 +63,13 @@ help: ## list the targets
 demo: setup-demo build-lab ## show the problem and the cure on NODES=2 nodes; KERNEL=nuksm, nuksm-7.3, stock-7.3, or /path/to/vmlinuz
 	$(WITH_MAKE) cargo build --locked --package nuksm
 	@$(call put,target/debug/nuksm,build/nuksm-demo)
-	$(PYTHON) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
+	$(RUN) -m nuksmlab.demo --nodes $(NODES) $(KERNEL_OPTION)
 
 test: setup ## for everybody, and CI: check, unit, engine and program on two nodes, a minute of fuzz
-	$(PYTHON) -m nuksmlab.suite test
+	$(RUN) -m nuksmlab.suite test
 
 test-all: setup ## before a change is called done: all tests, four nodes, kernels that check themselves
-	$(PYTHON) -m nuksmlab.suite test-all
+	$(RUN) -m nuksmlab.suite test-all
 
 check: $(filter setup,$(READY)) ## check format, lints, types, and who imports whom
 	cargo fmt --all --check
@@ -80,7 +83,7 @@ check: $(filter setup,$(READY)) ## check format, lints, types, and who imports w
 
 unit: $(READY) ## run the tests that need no machine
 	$(WITH_MAKE) cargo test --locked --workspace
-	$(PYTHON) -m pytest -c lab/pyproject.toml lab/tests
+	$(RUN) -m pytest -c lab/pyproject.toml lab/tests
 
 kernel: $(if $(READY),setup-kernel) ## build our kernel and say where it is; CONFIG=lab, debug or kcsan, ARCH=um for User-Mode Linux, VERSION=6.12 or 7.3
 	@$(WITH_MAKE) kernel/build.sh $(if $(filter um,$(ARCH)),um,$(CONFIG)) $(VERSION)
@@ -94,7 +97,7 @@ series: setup-kernel ## write the engine as patches for git am into build/series
 engine: engine-um engine-2 engine-domains $(WAITING:%=engine-%) engine-program engine-4 engine-tiers engine-debug ## run the engine's tests, on its own kernels
 
 engine-um: $(READY) # what needs no nodes, and the tests in the kernel
-	$(PYTHON) -m nuksmlab uml --version $(VERSION) --memory-mib 512 --output build/engine-um$(OF_VERSION) -- $(ENGINE_TESTS) -m 'not stress and not cost and not windows and not tiers'
+	$(RUN) -m nuksmlab uml --version $(VERSION) --memory-mib 512 --output build/engine-um$(OF_VERSION) -- $(ENGINE_TESTS) -m 'not stress and not cost and not windows and not tiers'
 
 engine-2: $(READY)
 	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/engine-2$(OF_VERSION) -- $(ENGINE_TESTS) $(addprefix --ignore ,$(DOMAIN_TESTS) $(WAITING_TESTS) $(PROGRAM_TESTS)) -m '$(ON_NODES)'
@@ -122,17 +125,17 @@ kernel-check: $(filter setup,$(READY)) ## ask the kernel's tools about the engin
 	@$(WITH_MAKE) kernel/check.sh $(VERSION)
 
 selftests-some: $(READY)
-	$(PYTHON) -m nuksmlab.selftests build $(VERSION)
+	$(RUN) -m nuksmlab.selftests build $(VERSION)
 	$(ON_ENGINE) $(FOR_SELFTESTS) --output build/selftests-some$(OF_VERSION) -- $(TESTS) $(SELFTESTS) -m 'not exhaustive'
 
 selftests: $(READY) ## run the kernel's own tests of KSM, on a stock kernel and on ours
-	$(PYTHON) -m nuksmlab.selftests build $(VERSION)
-	$(PYTHON) -m nuksmlab run --kernel stock-$(VERSION) $(FOR_SELFTESTS) --output build/selftests-stock$(OF_VERSION) -- $(TESTS) $(SELFTESTS)
+	$(RUN) -m nuksmlab.selftests build $(VERSION)
+	$(RUN) -m nuksmlab run --kernel stock-$(VERSION) $(FOR_SELFTESTS) --output build/selftests-stock$(OF_VERSION) -- $(TESTS) $(SELFTESTS)
 	$(ON_ENGINE) $(FOR_SELFTESTS) --output build/selftests-engine$(OF_VERSION) -- $(TESTS) $(SELFTESTS)
-	$(PYTHON) -m nuksmlab.selftests compare build/selftests-stock$(OF_VERSION) build/selftests-engine$(OF_VERSION)
+	$(RUN) -m nuksmlab.selftests compare build/selftests-stock$(OF_VERSION) build/selftests-engine$(OF_VERSION)
 
 stress: $(READY) ## everything at once, at random; NODES=2 or 4, SECONDS=300, KERNEL=nuksm-debug, nuksm-kcsan or nuksm-7.3-debug, SEED=
-	$(PYTHON) -m nuksmlab.fuzz --kernel $(or $(KERNEL),nuksm$(OF_VERSION)-debug) --nodes $(NODES) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+	$(RUN) -m nuksmlab.fuzz --kernel $(or $(KERNEL),nuksm$(OF_VERSION)-debug) --nodes $(NODES) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 guest: guest-2 guest-4 ## run the program's tests in machines of two and four nodes
 
@@ -144,18 +147,18 @@ guest-4: $(READY)
 
 # Apart from `test`: nested guests need more of the emulator than it always gives.
 vms: setup build ## virtual machines by KVM: is what they write merged, and as much as estimated?
-	exec kernel/build.sh lab $(VERSION) >build/vms-kernel
+	exec $(WITH_MAKE) kernel/build.sh lab $(VERSION) >build/vms-kernel
 	exec $(IN_MACHINE) --nested --nodes 2 --memory-mib 1024 --output build/vms -- \
 		env NUKSM_VM_KERNEL="$$(cat build/vms-kernel)" $(GUEST_TESTS) -m vm -s
 
 counter: $(READY) ## test the counting of DRAM accesses, in a counting machine of four nodes
-	exec kernel/build.sh lab $(VERSION) >build/counter-kernel
+	exec $(WITH_MAKE) kernel/build.sh lab $(VERSION) >build/counter-kernel
 	exec $(ON_ENGINE) --count --nested --nodes 4 --memory-mib 512 --output build/counter$(OF_VERSION) -- \
 		env NUKSM_VM_KERNEL="$$(cat build/counter-kernel)" $(TESTS) lab/counter_tests
 
 package: $(READY) deb ## test the Debian package and its unit, under systemd in a machine
-	packaging/deb.sh +upgrade
-	exec $(PYTHON) -m nuksmlab.debian_root >build/debian-root
+	$(WITH_MAKE) packaging/deb.sh +upgrade
+	exec $(RUN) -m nuksmlab.debian_root >build/debian-root
 	exec $(IN_MACHINE) --nodes 2 --memory-mib 1024 --output build/package -- \
 		$(PYTHON) -m nuksmlab.systemd "$$(cat build/debian-root)" \
 		$(subst $(PYTHON),python3,$(GUEST_TESTS)) -m package
@@ -166,14 +169,14 @@ cost: setup build program ## measure a pass over 1 GiB of merged pages, serving 
 	$(ON_ENGINE) --nodes 2 --memory-mib 768 --output build/cost-readers -- $(ENGINE_TESTS) -m cost -s
 
 bench: setup build ## measure the engine's scans against stock's; QUICK=1 for ten minutes; VERSION=7.3 CPUS=2
-	$(PYTHON) -m nuksmlab.bench all --version $(VERSION) $(if $(QUICK),--quick) $(if $(CPUS),--cpus $(CPUS))
+	$(RUN) -m nuksmlab.bench all --version $(VERSION) $(if $(QUICK),--quick) $(if $(CPUS),--cpus $(CPUS))
 
 paper: $(READY) $(if $(READY),program) ## reproduce the paper; QUICK=1 in small, EXPERIMENT=NAME one only, HOST=1 on this machine, with QUICK=1 a rehearsal of that
-	exec $(PYTHON) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) $(if $(HOST),--host) \
+	exec $(RUN) -m nuksmlab.paper --kernel $(or $(KERNEL),nuksm) $(if $(QUICK),--quick) $(if $(HOST),--host) \
 		$(if $(EXPERIMENT),--experiment $(EXPERIMENT)) $(if $(HARDWARE),--hardware "$(HARDWARE)")
 
 mutants: $(READY) $(if $(READY),program) ## break the engine and the planner on purpose, and see who notices; NAME=, ALL=1 asks all tests
-	$(PYTHON) -m nuksmlab.mutants $(if $(ALL),--all) $(NAME)
+	$(RUN) -m nuksmlab.mutants $(if $(ALL),--all) $(NAME)
 
 # Cargo links the program anew for its tests, which ask other crates for more features, and
 # after each change: machines run a copy.
@@ -181,9 +184,10 @@ build: build-lab ## build what is tested: the program, the tenant, the fuzzer, t
 	$(WITH_MAKE) cargo test --locked --workspace --no-run
 	@$(call put,target/debug/nuksm,build/nuksm)
 
-build-lab:
-	for part in tenant fuzz workloads plugin; do \
-		$(MAKE) --no-print-directory -C lab/$$part OUT=$(CURDIR)/build || exit; done
+build-lab: $(BUILT_BY_MAKE:%=build-%)
+
+$(BUILT_BY_MAKE:%=build-%): build-%:
+	$(WITH_MAKE) $(MAKE) --no-print-directory -C lab/$* OUT=$(CURDIR)/build
 
 program: ## build the program as users have it
 	$(WITH_MAKE) cargo build --locked --release --package nuksm
@@ -197,7 +201,7 @@ uninstall: ## remove what install put there, but for a changed configuration
 
 deb: $(if $(READY),setup-deb) program ## make a Debian package in build/deb
 	rm -rf build/deb
-	packaging/deb.sh
+	$(WITH_MAKE) packaging/deb.sh
 
 clean: ## remove what was built; fetched kernels stay in the cache
 	rm -rf build target

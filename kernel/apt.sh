@@ -14,7 +14,7 @@ usage='usage: kernel/apt.sh VERSION update|show|search|download [ARGUMENT…]'
 version=${1:?$usage} what=${2:?$usage}
 shift 2
 kernel=$(cd "$(dirname "$0")" && pwd)
-cache=$(realpath -m "${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}")
+cache=$(realpath -m "${NUKSM_CACHE:-${XDG_CACHE_HOME:-${HOME:?is not set: set it, or NUKSM_CACHE}/.cache}/nuksm}")
 suite=$kernel/base/$version/suite
 options=(-qq -o APT::Sandbox::User=root)
 
@@ -42,7 +42,12 @@ lists_of_their_own() {
 
 update() {
 	exec 7>"$cache/apt.lock"
-	until flock -w 1 7; do :; done # a signal is heard between two tries
+	local status=1
+	while [ $status = 1 ]; do # a signal is heard between two tries
+		status=0
+		flock -w 1 7 || status=$?
+	done
+	[ $status = 0 ] || exit $status
 	if [ -r "$suite" ] || [ "$(id -u)" = 0 ]; then
 		exec apt-get "${options[@]}" update
 	else

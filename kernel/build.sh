@@ -29,7 +29,7 @@ base=$kernel/base/$linux
 fixes=$kernel/fixes/$linux
 hooks=$kernel/hooks/$linux
 package=linux-source-$linux
-cache=$(realpath -m "${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}")
+cache=$(realpath -m "${NUKSM_CACHE:-${XDG_CACHE_HOME:-${HOME:?is not set: set it, or NUKSM_CACHE}/.cache}/nuksm}")
 
 unfinished=() # goes when this script ends
 end_jobs() { # the shell knows of them from the moment they are forked
@@ -41,6 +41,7 @@ end_jobs() { # the shell knows of them from the moment they are forked
 	rm -rf "${unfinished[@]}"
 }
 trap end_jobs EXIT
+trap '' TTOU # who is in a process group of its own may write to a terminal
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -81,11 +82,17 @@ if command -v ccache >/dev/null; then
 	# the host's headers, which User-Mode Linux needs, it lists none.
 	[ "$arch" = um ] || export CCACHE_DEPEND=1
 fi
-# What make was told that runs this is not meant for the kernel's makefiles.
-unset MAKEFLAGS MFLAGS
+# What make was told that runs this is not meant for the kernel's makefiles; nor is what
+# whoever builds other kernels has set: it is not in the result's name.
+unset MAKEFLAGS MFLAGS GNUMAKEFLAGS MAKEFILES CROSS_COMPILE LLVM KCFLAGS KCPPFLAGS KAFLAGS LOCALVERSION
 
 lock() { # DESCRIPTOR: a signal is heard between two tries
-	until flock -w 1 "$1"; do :; done
+	local status=1
+	while [ $status = 1 ]; do
+		status=0
+		flock -w 1 "$1" || status=$?
+	done
+	return $status
 }
 
 run() { # COMMAND…: in a process group of its own, which ends with this script
@@ -96,8 +103,8 @@ run() { # COMMAND…: in a process group of its own, which ends with this script
 }
 
 # Unpacked once per version.
-fetch_source() { # DIRECTORY TEMPORARY-ONE
-	local tmp=$2
+fetch_source() { # DIRECTORY
+	local tmp=$1.new
 	rm -rf "$tmp" # of who was killed
 	mkdir "$tmp"
 	say "fetching $package $version (150 MB)"
@@ -205,7 +212,9 @@ look_up() {
 
 # Builds it, unless somebody else just did.
 make_result() {
-	local work=$cache/work/$linux-$config wanted
+	local work=$cache/work/$linux-$config output wanted
+	output=$work/output
+	[ "$config" != deb ] || output=$work/packages/output # packages are put beside it
 	mkdir -p "$work" "$cache/kernels"
 	exec 9>"$work/lock"
 	flock -n 9 || {
@@ -213,15 +222,15 @@ make_result() {
 		lock 9
 	}
 	[ -e "$result" ] && return
-	unfinished=("$work/tree" "$work/output" "$work"/linux-* "$result.new")
+	unfinished=("$work/tree" "$work/output" "$work/packages" "$result.new")
 	rm -rf "${unfinished[@]}" # of who was killed
-	mkdir "$work/output"
+	mkdir -p "$output"
 	lay_out "$source" "$work/tree"
 	wanted=$result
 	look_up
 	[ "$result" = "$wanted" ] || die "hooks or overlay changed while they were copied: run this again"
-	build "$work/tree" "$work/output" "$work/build.log"
-	keep "$work/output" "$result.new"
+	build "$work/tree" "$output" "$work/build.log"
+	keep "$output" "$result.new"
 	mv "$result.new" "$result"
 	say "built in $SECONDS s"
 }
@@ -237,7 +246,7 @@ if [ ! -e "$result" ]; then
 	lock 8
 	if [ ! -d "$source" ]; then
 		unfinished=("$source.new")
-		run fetch_source "$source" "$source.new"
+		run fetch_source "$source"
 		rm -rf "$source.new"
 	fi
 	exec 8>&-

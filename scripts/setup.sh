@@ -29,7 +29,7 @@ refuse_path() { # PATH WHAT-TO-DO: makefiles, shells and QEMU read it
 }
 
 refuse_path "$repository" "move it"
-cache=$(realpath -m "${NUKSM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nuksm}")
+cache=$(realpath -m "${NUKSM_CACHE:-${XDG_CACHE_HOME:-${HOME:?is not set: set it, or NUKSM_CACHE}/.cache}/nuksm}")
 refuse_path "$cache" "kernels are kept there; set NUKSM_CACHE to another place"
 venv=$repository/build/venv
 PATH=$PATH:/usr/sbin:/sbin
@@ -41,6 +41,15 @@ wants() { # PURPOSE…: any of them
 		[[ $purposes = *" $purpose "* ]] && return
 	done
 	return 1
+}
+
+lock() { # DESCRIPTOR: a signal is heard between two tries
+	local status=1
+	while [ $status = 1 ]; do
+		status=0
+		flock -w 1 "$1" || status=$?
+	done
+	return $status
 }
 
 has() { command -v "$1" >/dev/null; }
@@ -148,21 +157,21 @@ as_root() {
 	fi
 }
 
-may_install() {
-	has apt-get && { [ "$(id -u)" = 0 ] || { has sudo && sudo -v; }; }
+may_install() { # sudo -v may want a password of who needs none
+	[ "$(id -u)" = 0 ] || { has sudo && { sudo -n true 2>/dev/null || sudo -v; }; }
 }
 
 as_soon_as_unlocked() { # WHAT-IS-SAID-IF-LOCKED COMMAND…: as root
-	local locked=$1 said
+	local locked=$1 said=$repository/build/.apt-said status=1
 	shift
-	exec 8>&1
-	# Nothing that is started keeps the lock.
-	until said=$(as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@" 2>&1 >&8 </dev/null 9>&-); do
-		echo "$said" >&2
-		[[ $said = *"$locked"* ]] || return 100
-		sleep 5
+	while [ $status != 0 ]; do
+		status=0
+		# Nothing that is started keeps the lock; or a pipe, whose end would not come.
+		as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@" 2>"$said" </dev/null 9>&- || status=$?
+		cat "$said" >&2
+		[ $status = 0 ] || grep -qF "$locked" "$said" || return 100
+		[ $status = 0 ] || sleep 5
 	done
-	[ -z "$said" ] || echo "$said" >&2
 }
 
 update_lists() { # apt waits for dpkg's lock only, and apt-daily has this one at times
@@ -177,12 +186,16 @@ configure_the_rest() {
 
 install_missing() {
 	local before="${missing[*]}"
+	if ! has apt-get; then
+		echo "this system has no apt-get; what Debian has in these packages is needed: $before" >&2
+		exit 1
+	fi
 	echo "to be installed by apt: $before"
 	if ! may_install; then
 		echo "installing these packages needs root or sudo: $before" >&2
 		exit 1
 	fi
-	update_lists
+	update_lists || echo "not all package lists could be updated: with those that are there" >&2
 	if [ -n "$(dpkg --audit)" ]; then
 		echo "to be configured by dpkg, as an installation was interrupted:$(half_done_packages)"
 		configure_the_rest
@@ -205,14 +218,13 @@ set_up_python() {
 		echo "to be installed into build/venv: what lab/pyproject.toml names"
 		rm -rf "$own" # what pip was interrupted at it would take for done
 		python3 -m venv "$own"
-		# In a process group of its own, which ends with this script.
+		# In a process group of its own, which ends with this script. It has the lock,
+		# too: who comes after a script that was killed waits until it is gone.
 		set -m
-		"$own/bin/pip" install --quiet --disable-pip-version-check \
-			--editable "$repository/lab[dev]" </dev/null 9>&- &
-		pip=$!
+		setpriv --pdeathsig TERM "$own/bin/pip" install --quiet --disable-pip-version-check \
+			--editable "$repository/lab[dev]" </dev/null &
 		set +m
-		wait "$pip"
-		pip=
+		wait "$!"
 		touch "$own/.installed"
 	fi
 	[ -L "$venv" ] || rm -rf "$venv"
@@ -220,11 +232,15 @@ set_up_python() {
 }
 
 # Ended, it waits for apt, which is not to be left half-way; pip begins anew.
-end_pip() {
-	[ -z "${pip-}" ] || kill -- "-$pip" 2>/dev/null || true
+end_pip() { # the shell knows of it from the moment it is forked
+	local job
+	for job in $(jobs -p); do
+		kill -- "-$job" 2>/dev/null || true
+	done
 	wait
 }
 trap end_pip EXIT
+trap '' TTOU # who is in a process group of its own may write to a terminal
 trap 'exit 143' TERM
 trap 'exit 130' INT
 trap 'exit 129' HUP
@@ -234,7 +250,7 @@ mkdir -p "$repository/build"
 exec 9>"$repository/build/.setup.lock"
 flock -n 9 || {
 	echo "waiting for another set-up"
-	until flock -w 1 9; do :; done # a signal is heard between two tries
+	lock 9
 }
 
 find_missing

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nuksmlab import numa, stress
+from nuksmlab import numa, stress, wait
 from nuksmlab.fuzz import model
 from nuksmlab.ksm import Ksm
 from nuksmlab.looks import look
@@ -250,7 +250,8 @@ def test_damon_sees_what_is_used(ksm: Ksm, tenant: Tenant) -> None:
 
     def seen(placement: str) -> float:
         ksm.write_text("placement", placement)
-        while True:
+        end = time.monotonic() + wait.HANG_SECONDS
+        while time.monotonic() < end:
             sample = sum(turn() for _ in range(TURNS))
             with damon(tenant, sample) as monitor, ThreadPoolExecutor(1) as pool:
                 monitor.accesses()
@@ -261,6 +262,7 @@ def test_damon_sees_what_is_used(ksm: Ksm, tenant: Tenant) -> None:
                 if max(turns) < sample:
                     return asked.result()
             print(f"a turn took {max(turns):.3f} s, a sample {sample:.3f}: once more")
+        raise wait.DeadlineError("no sample was longer than all turns in it")
 
     unheard = seen("first")
     assert unheard >= MOST

@@ -80,6 +80,7 @@ class Daemon:
             return 0
 
     def page(self) -> str:
+        end = time.monotonic() + wait.HANG_SECONDS
         while True:
             began = time.monotonic()
             try:
@@ -87,7 +88,8 @@ class Daemon:
                 with urllib.request.urlopen(url) as answer:
                     return str(answer.read().decode())
             except OSError:  # who stalls for ten seconds before it asks is not heard
-                if time.monotonic() - began < STALLED_SECONDS:
+                now = time.monotonic()
+                if now - began < STALLED_SECONDS or now > end:
                     raise
 
     def resident_kib(self) -> int:

@@ -5,10 +5,12 @@ import json
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from nuksmlab import program
+from nuksmlab import program, wait
 from nuksmlab.ksm import STOCK, Ksm
 from nuksmlab.tenant import StartTenant
 
@@ -26,6 +28,25 @@ def read(daemon: subprocess.Popen[str], reports: list[program.Pass]) -> None:
 def errors(daemon: subprocess.Popen[str]) -> str:
     assert daemon.stderr
     return daemon.stderr.read()
+
+
+def has_worked(reports: list[program.Pass]) -> bool:
+    return len(reports) > 1 and any(report["moved"] for report in reports)
+
+
+@contextmanager
+def placing() -> Iterator[tuple[subprocess.Popen[str], list[program.Pass]]]:
+    """A daemon, and what it has reported; it ends as a service manager ends it."""
+    daemon = program.start_daemon("priority", ["--interval", "1"])
+    reports: list[program.Pass] = []
+    reader = threading.Thread(target=read, args=(daemon, reports))
+    reader.start()
+    try:
+        yield daemon, reports
+    finally:
+        daemon.terminate()
+        daemon.wait()
+        reader.join()
 
 
 def come_and_go(start: StartTenant, round_: int, node: int) -> None:
@@ -48,29 +69,21 @@ def test_tenants_are_unharmed(start: StartTenant, ksm: Ksm, nodes: list[int]) ->
     ksm.start()
     for resident in residents:
         resident.command("churn start")
-    daemon = program.start_daemon("priority", ["--interval", "1"])
-    reports: list[program.Pass] = []
-    reader = threading.Thread(target=read, args=(daemon, reports))
-    reader.start()
-
-    def has_worked() -> bool:
-        return len(reports) > 1 and any(report["moved"] for report in reports)
-
-    end = time.monotonic() + SOAK_SECONDS
-    round_ = 0
-    while time.monotonic() < end or not has_worked():
-        steady[0].renice(NICE[round_ % len(NICE)])
-        come_and_go(start, round_, nodes[round_ % len(nodes)])
-        for tenant in (*steady, *residents):
-            assert tenant.bad_pages() == 0
-        assert residents[round_ % len(residents)].command("fork")["bad"] == 0
-        assert daemon.poll() is None, errors(daemon)
-        round_ += 1
-    for resident in residents:
-        assert resident.command("churn stop")["pages"] > 0
-    daemon.terminate()  # as a service manager does
-    assert daemon.wait() == 0, errors(daemon)
-    reader.join()
+    with placing() as (daemon, reports):
+        began = time.monotonic()
+        round_ = 0
+        while time.monotonic() < began + SOAK_SECONDS or not has_worked(reports):
+            steady[0].renice(NICE[round_ % len(NICE)])
+            come_and_go(start, round_, nodes[round_ % len(nodes)])
+            for tenant in (*steady, *residents):
+                assert tenant.bad_pages() == 0
+            assert residents[round_ % len(residents)].command("fork")["bad"] == 0
+            assert daemon.poll() is None, errors(daemon)
+            assert time.monotonic() < began + wait.HANG_SECONDS, "nothing was moved"
+            round_ += 1
+        for resident in residents:
+            assert resident.command("churn stop")["pages"] > 0
+    assert daemon.returncode == 0, errors(daemon)
     for tenant in (*steady, *residents):
         assert tenant.bad_pages() == 0
         tenant.quit()

@@ -31,16 +31,15 @@ from nuksmlab import paths
 POLL_SECONDS = 0.05
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36  # Linux 3.4
-MAKE = ("make", "gmake")
-MAKES = "MAKELEVEL"  # has what it starts in its environment
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 THREADS = 17  # among what /proc/PID/stat has after the name
 
 
 @contextlib.contextmanager
 def masked(how: int, signals: Iterable[int]) -> Iterator[set[int]]:
-    before = signal.pthread_sigmask(how, signals)
-    try:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:  # what came before the change is heard in it
+        signal.pthread_sigmask(how, signals)
         yield before
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -63,22 +62,11 @@ def end_with(parent: int, number: int) -> None:
         os.kill(os.getpid(), number)
 
 
-def end_with_make() -> None:
-    """As by SIGTERM, if make has started this process and is killed."""
-    parent = os.getppid()
-    with contextlib.suppress(OSError):
-        if Path(f"/proc/{parent}/comm").read_text().strip() in MAKE:
-            end_with(parent, signal.SIGTERM)
-        elif parent == 1 and MAKES in os.environ:  # it has been killed since
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
 def unwind_when_terminated() -> None:
     """SIGTERM, SIGINT, or a terminal that is closed, ends this process by an exception.
 
     So `finally` puts back what this process has changed. Once is enough: what ends
-    already is not disturbed. Under nohup a terminal may go. What make has started ends
-    so, too, when make is killed.
+    already is not disturbed. Under nohup a terminal may go.
     """
     numbers = [each for each in ENDS if signal.getsignal(each) != signal.SIG_IGN]
 
@@ -103,7 +91,6 @@ def unwind_when_terminated() -> None:
 
     handle()
     sys.unraisablehook = again
-    end_with_make()
 
 
 def start(  # noqa: PLR0913 (each says another thing about the command)

@@ -108,16 +108,23 @@ def test_who_is_undisturbed_hears_of_it_afterwards(tmp_path: Path) -> None:
     assert said.exists()
 
 
-def test_who_is_undisturbed_may_be_disturbed_for_a_while(tmp_path: Path) -> None:
+@pytest.mark.parametrize("when", ["before", "within"])
+def test_who_is_undisturbed_may_be_disturbed_for_a_while(
+    tmp_path: Path, when: str
+) -> None:
     said = tmp_path / "said"
+    before, within = "pass", "os.kill(os.getpid(), signal.SIGTERM)"
+    if when == "before":
+        before, within = within, before
     code = f"""
 import os, signal
 from nuksmlab import guard
 guard.unwind_when_terminated()
 with guard.undisturbed() as disturbed:
     try:
+        {before}
         with disturbed():
-            os.kill(os.getpid(), signal.SIGTERM)
+            {within}
             open({str(said)!r}, "w").close()
     finally:
         assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == {{*guard.ENDS}}
@@ -130,49 +137,6 @@ with guard.undisturbed() as disturbed:
 def test_the_status_is_the_commands() -> None:
     assert guard.start(["sh", "-c", "exit 7"], grace=0).wait() == 7
     assert guard.start(["sh", "-c", "kill -9 $$"], grace=0).wait() == 137
-
-
-OF_MAKE = """
-import os, sys, time
-from nuksmlab import guard
-guard.unwind_when_terminated()
-try:
-    open(sys.argv[1] + ".new", "w").write(f"{os.getpid()}")
-    os.rename(sys.argv[1] + ".new", sys.argv[1])
-    while True:
-        time.sleep(1)
-finally:
-    open(sys.argv[1] + ".back", "w").close()
-"""
-
-
-def test_what_make_runs_ends_with_it_though_it_is_killed(tmp_path: Path) -> None:
-    pid, code = tmp_path / "pid", tmp_path / "code.py"
-    code.write_text(OF_MAKE)
-    (tmp_path / "Makefile").write_text(f"all:\n\t@{sys.executable} {code} {pid}\n")
-    make = subprocess.Popen(["make", "-C", tmp_path], stdout=subprocess.DEVNULL)
-    wait.until(pid.exists, lambda: "what make runs")
-    make.kill()
-    make.wait()
-    one = int(pid.read_text())
-    wait.until(lambda: is_gone(one), lambda: "the end")
-    assert (tmp_path / "pid.back").exists()
-
-
-@pytest.mark.parametrize("of_make", [True, False])
-def test_who_begins_when_its_make_is_gone_ends_at_once(
-    tmp_path: Path, *, of_make: bool
-) -> None:
-    goes_on = tmp_path / "goes_on"
-    code = "import os; os.getppid = lambda: 1; from nuksmlab import guard;"
-    code += "guard.Path.read_text = lambda *_: 'init';"  # else it may be make
-    code += f"guard.unwind_when_terminated(); open({str(goes_on)!r}, 'w').close()"
-    known = {**os.environ, "MAKELEVEL": "1"}
-    if not of_make:
-        del known["MAKELEVEL"]
-    done = subprocess.run([sys.executable, "-c", code], env=known, check=False)
-    assert done.returncode == (128 + signal.SIGTERM if of_make else 0)
-    assert goes_on.exists() != of_make
 
 
 HAS_A_SESSION = """

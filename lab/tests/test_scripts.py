@@ -153,6 +153,7 @@ def set_up(checkout: Path, call: str, **settings: str) -> int:
     )
     assert main
     script = put(checkout / "scripts" / "setup.sh", f"{functions}\n{call}\n")
+    (checkout / "build").mkdir(exist_ok=True)
     known = environment(checkout.parent, **settings)
     return subprocess.run([script, "test"], env=known, check=False).returncode
 
@@ -240,14 +241,78 @@ def test_who_else_installs_packages_is_waited_for(
     assert tried.read_text() == f"{arguments}\n" * (3 if locked else 1)
 
 
-def test_pip_ends_with_set_up(tmp_path: Path) -> None:
+# SIGTERM comes at once when pip was forked.
+ENDED_AT_PIP = """
+set -T
+trap 'if [ "${FUNCNAME-} $BASH_COMMAND" = "set_up_python set +m" ]
+then trap - DEBUG; kill $$; fi' DEBUG
+"""
+
+
+@pytest.mark.parametrize("when", ["at the fork", signal.SIGTERM, signal.SIGKILL])
+def test_pip_ends_with_set_up(tmp_path: Path, when: str | signal.Signals) -> None:
     put(tmp_path / "bin" / "python3", PYTHON)
     put(tmp_path / "one" / "lab" / "pyproject.toml", "it")
-    pip = f"kill -TERM $PPID; sleep 60; touch {tmp_path}/went_on"
-    known = {"VERSION": "3", "PIP": pip, "SAID": str(tmp_path / "said")}
+    pid = tmp_path / "pid"
+    at_once = isinstance(when, str)
+    kills = "" if at_once else f"kill -{int(when)} $PPID;"
+    known = {
+        "VERSION": "3",
+        "PIP": f"echo $$ >{pid}; {kills} exec sleep 1000",
+        "SAID": str(tmp_path / "said"),
+    }
+    if at_once:
+        known["BASH_ENV"] = str(put(tmp_path / "told", ENDED_AT_PIP))
     status = set_up(tmp_path / "one", "set_up_python", **known)
-    assert status == 128 + signal.SIGTERM
-    assert not (tmp_path / "went_on").exists()
+    killed = when == signal.SIGKILL
+    assert status == (-signal.SIGKILL if killed else 128 + signal.SIGTERM)
+    if not at_once:  # else it may not have come to write it down
+        one = Path(f"/proc/{pid.read_text().strip()}/exe")
+        wait.until(lambda: not one.exists(), lambda: "pip's end")
+
+
+def test_who_comes_after_a_set_up_that_was_killed_waits_for_its_pip(
+    tree: Path,
+) -> None:
+    put(tree / "bin" / "python3", PYTHON)
+    put(tree / "one" / "lab" / "pyproject.toml", "it")
+    lock = put(tree / "one" / "build" / ".setup.lock", "")
+    pip = WAITS.format(place=tree, before="trap '' TERM\n").partition("\n")[2]
+    known = {"VERSION": "3", "PIP": f"kill -KILL $PPID\n{pip}", "SAID": f"{tree}/said"}
+    call = f"exec 9>{lock}; flock 9; set_up_python"
+    assert set_up(tree / "one", call, **known) == -signal.SIGKILL
+    wait.until((tree / "pid").exists, lambda: "pip")
+    assert subprocess.run(["flock", "-n", lock, "true"], check=False).returncode == 1
+    (tree / "end").touch()
+    subprocess.run(["flock", lock, "true"], check=True)
+
+
+def test_lists_that_cannot_be_updated_are_no_reason_to_try_nothing(
+    tmp_path: Path,
+) -> None:
+    tries = f'echo "$1" >>{tmp_path}/tried; [ "$1" != update ]'
+    put(tmp_path / "bin" / "apt-get", f"#!/bin/sh\n{tries}\n")
+    put(tmp_path / "bin" / "dpkg", "#!/bin/sh\n")
+    others = 'may_install() { :; }; as_root() { "$@"; }; find_missing() { :; }'
+    assert set_up(tmp_path / "one", f"{others}; missing=(a); install_missing") == 0
+    assert (tmp_path / "tried").read_text() == "update\ninstall\n"
+
+
+def test_what_installing_leaves_running_is_not_waited_for(tmp_path: Path) -> None:
+    """A daemon, which has what apt had."""
+    put(
+        tmp_path / "bin" / "apt-get", f"#!/bin/sh\nsleep 1000 & echo $! >{tmp_path}/pid"
+    )
+    call = 'as_root() { "$@"; }; update_lists'
+    assert set_up(tmp_path / "one", call) == 0
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("refused", ["-v", "-n"])
+def test_sudo_may_need_no_password_or_ask_for_one(tmp_path: Path, refused: str) -> None:
+    put(tmp_path / "bin" / "id", "#!/bin/sh\necho 1000\n")
+    put(tmp_path / "bin" / "sudo", f'#!/bin/sh\n[ "$1" != {refused} ]\n')
+    assert set_up(tmp_path / "one", "may_install") == 0
 
 
 def test_a_package_that_is_only_unpacked_is_missing(tmp_path: Path) -> None:
@@ -305,6 +370,46 @@ def test_who_waits_for_a_lock_ends_when_told(
         wait.until(lambda: not waits_for(path), lambda: "the end of who waited")
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        *(("kernel/build.sh", "lab"), ("kernel/apt.sh", "6.12 update")),
+        ("scripts/setup.sh", "test"),
+    ],
+)
+def test_a_lock_that_cannot_be_had_is_not_waited_for(
+    tree: Path, name: str, arguments: str
+) -> None:
+    """As on some file systems."""
+    script = put(tree / name, (paths.REPOSITORY / name).read_text())
+    put(tree / "bin" / "flock", "#!/bin/sh\nexit 66\n")
+    known = environment(tree, NUKSM_CACHE=str(tree / "cache"))
+    ended = subprocess.run(
+        [script, *arguments.split()], env=known, timeout=wait.HANG_SECONDS, check=False
+    )
+    assert ended.returncode == 66
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        *(("kernel/build.sh", "lab"), ("kernel/apt.sh", "6.12 update")),
+        ("scripts/setup.sh", "test"),
+    ],
+)
+def test_who_has_no_home_is_told_what_to_set(
+    tree: Path, name: str, arguments: str
+) -> None:
+    script = put(tree / name, (paths.REPOSITORY / name).read_text())
+    known = environment(tree)
+    for variable in ("HOME", "XDG_CACHE_HOME", "NUKSM_CACHE"):
+        known.pop(variable, None)
+    ended = subprocess.run(
+        [script, *arguments.split()], env=known, stderr=subprocess.PIPE, check=False
+    )
+    assert ended.returncode and b"set it, or NUKSM_CACHE" in ended.stderr
+
+
 def test_a_build_ends_though_apt_waits_for_somebody(tree: Path) -> None:
     script = shutil.copy(KERNEL / "build.sh", tree / "kernel")
     asks = "case $2 in show) echo Version: 1; exit ;; esac\n"
@@ -350,30 +455,6 @@ def test_what_a_build_had_when_it_was_ended_is_gone(tree: Path) -> None:
         assert {*source.parent.glob("*")} - {
             source.with_name("linux-6.12-1.lock")
         } == left
-
-
-@pytest.mark.parametrize(
-    ("target", "script"),
-    [
-        ("kernel", "kernel/build.sh"),
-        ("setup", "scripts/setup.sh"),
-        ("program", "cargo"),
-    ],
-)
-def test_what_is_not_pythons_ends_with_its_make(
-    tmp_path: Path, target: str, script: str
-) -> None:
-    """Though that is killed, which tells nobody."""
-    waits = WAITS.format(place=tmp_path, before="")
-    put(tmp_path / ("bin/cargo" if script == "cargo" else script), waits)
-    shutil.copy(paths.REPOSITORY / "Makefile", tmp_path)
-    make = ["make", "-C", str(tmp_path), "READY=", target]
-    process = subprocess.Popen(make, env=environment(tmp_path))
-    wait.until((tmp_path / "pid").exists, lambda: script)
-    process.kill()
-    process.wait()
-    one = Path("/proc") / (tmp_path / "pid").read_text().strip()
-    wait.until(lambda: not one.exists(), lambda: f"the end of {script}")
 
 
 def test_a_source_is_fetched_by_one_at_a_time(tree: Path) -> None:
@@ -471,30 +552,41 @@ NEEDED = (
 )
 
 
+@pytest.mark.parametrize("killed", [True, False])
 @pytest.mark.parametrize(
     "target",
     [
+        *("test", "test-all", "demo", "build", "build-tenant", "program", "deb"),
         *("engine-um", "engine-2", "engine-looks", "engine-program", "engine-4"),
-        *("engine-tiers", "engine-debug", "guest-2", "guest-4"),
-        *("paper", "stress", "demo", "counter", "kernel", "kernel-deb"),
-        *("setup", "setup-kernel", "setup-kernel-deb", "cost", "selftests-some"),
+        *("engine-tiers", "engine-debug", "guest-2", "guest-4", "vms", "counter"),
+        *("paper", "stress", "bench", "mutants", "cost", "selftests-some", "package"),
+        *("kernel", "kernel-deb", "setup", "setup-kernel", "setup-kernel-deb"),
     ],
 )
-def test_a_target_that_is_ended_ends_what_it_has_started(
-    tmp_path: Path, target: str
+def test_what_a_target_has_started_ends_with_its_make(
+    tmp_path: Path, target: str, *, killed: bool
 ) -> None:
+    """Though that is killed, which tells nobody."""
     shutil.copy(paths.REPOSITORY / "Makefile", tmp_path)
     pid = tmp_path / "pid"
     notes = f"echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 1000"
-    for program in ("build/venv/bin/python", "kernel/build.sh", "scripts/setup.sh"):
+    for program in (
+        *("build/venv/bin/python", "kernel/build.sh", "scripts/setup.sh"),
+        *("packaging/deb.sh", "bin/cargo"),
+    ):
         put(tmp_path / program, f"#!/bin/sh\n{notes}\n")
-    put(tmp_path / "bin" / "cargo", "#!/bin/sh\n")
-    put(tmp_path / "target" / "debug" / "nuksm", "")
+    put(tmp_path / "lab" / "tenant" / "Makefile", f"all:\n\t{notes}\n")
     done = [option for name in NEEDED if name != target for option in ("-o", name)]
     settings = ["READY=", "HARDWARE=any", "KERNEL=any", "CONFIG_FILE=any"]
     with subprocess.Popen(
         ["make", target, *settings, *done], cwd=tmp_path, env=environment(tmp_path)
     ) as make:
         wait.until(pid.exists, lambda: "what it starts")
-        make.terminate()
-    assert not Path(f"/proc/{pid.read_text().strip()}/exe").exists()
+        if killed:
+            make.kill()
+        else:
+            make.terminate()
+    one = Path(f"/proc/{pid.read_text().strip()}/exe")
+    if killed:
+        wait.until(lambda: not one.exists(), lambda: "its end")
+    assert not one.exists()

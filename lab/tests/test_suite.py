@@ -3,6 +3,7 @@
 
 import fcntl
 import itertools
+import math
 import os
 import re
 import signal
@@ -50,6 +51,24 @@ def test_what_a_part_needs_is_in_the_suite_and_comes_before(name: str) -> None:
 def test_caches_count_as_memory_for_parts() -> None:
     meminfo = "MemTotal: 24676924 kB\nMemFree: 1048576 kB\nMemAvailable: 20971520 kB\n"
     assert suite.available_bytes(meminfo) == 20 << 30
+
+
+def test_a_container_has_what_it_may_use(tmp_path: Path) -> None:
+    outer, inner = tmp_path / "outer", tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    (tmp_path / "self").write_text("1:cpu:/other\n0::/outer/inner\n")
+
+    def limits() -> tuple[float, float]:
+        return suite.limits(tmp_path / "self", tmp_path)
+
+    assert limits() == (math.inf, math.inf)
+    (inner / "memory.max").write_text("max\n")
+    (inner / "cpu.max").write_text("max 100000\n")
+    assert limits() == (math.inf, math.inf)
+    (outer / "memory.max").write_text(f"{8 << 30}\n")
+    (inner / "memory.max").write_text(f"{9 << 30}\n")
+    (outer / "cpu.max").write_text("150000 100000\n")
+    assert limits() == (8 << 30, 1.5)
 
 
 def test_the_large_suite_has_all_of_the_small_one_and_what_that_leaves_out() -> None:
@@ -266,8 +285,13 @@ def test_who_waits_for_a_reader_at_its_end_can_be_ended(tmp_path: Path) -> None:
     wait.until(lambda: unread() > full - 4096, lambda: "a full pipe")
     process.terminate()
     wait.until(lambda: guard.descendants(process.pid) == [], lambda: "the parts' end")
-    process.terminate()
-    assert process.wait(wait.HANG_SECONDS) in (-signal.SIGTERM, 128 + signal.SIGTERM)
+
+    def has_ended() -> bool:
+        process.terminate()
+        return process.poll() is not None
+
+    wait.until(has_ended, lambda: "its end")  # at first it may not hear of it
+    assert process.returncode in (-signal.SIGTERM, 128 + signal.SIGTERM)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -11,6 +11,7 @@ import collections
 import contextlib
 import io
 import json
+import math
 import os
 import queue
 import signal
@@ -32,6 +33,8 @@ REPORT_SECONDS = 60.0
 # Shown again of a part that failed, at the very end, where everybody looks.
 LAST_LINES = 40
 MEMORY = Path("/proc/meminfo")
+OWN_CGROUP = Path("/proc/self/cgroup")
+CGROUPS = Path("/sys/fs/cgroup")
 # Of memory, what the largest part needs.
 PART_GIB = 5
 # Variables that parts set, or that change what they do, and that whoever starts all of
@@ -40,7 +43,8 @@ SETTINGS = (
     *("ALL", "ARCH", "CONFIG", "CONFIG_FILE", "CPUS", "DESTDIR", "EXPERIMENT"),
     *("HARDWARE", "HOST", "KERNEL", "NAME", "NODES", "PREFIX", "QUICK", "SECONDS"),
     *("SEED", "VERSION", "CFLAGS", "PYTEST_ADDOPTS"),
-    *("MAKEFLAGS", "MAKEOVERRIDES"),  # they have what make was told
+    # They have what make was told.
+    *("MAKEFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "MAKEOVERRIDES"),
 )
 
 Line = tuple[str, bytes]
@@ -57,10 +61,27 @@ def available_bytes(meminfo: str) -> int:
     return int(fields["MemAvailable"].split()[0]) << 10
 
 
+def limits(own: Path = OWN_CGROUP, cgroups: Path = CGROUPS) -> tuple[float, float]:
+    """Of its cgroup and those above, as a container has them: bytes, and CPUs."""
+    memory = cpus = math.inf
+    _, _, path = own.read_text().partition("0::/")
+    for cgroup in ((below := cgroups / path.split("\n")[0]), *below.parents):
+        with contextlib.suppress(OSError, ValueError):
+            memory = min(memory, float((cgroup / "memory.max").read_text()))
+        with contextlib.suppress(OSError, ValueError):
+            quota, period = (cgroup / "cpu.max").read_text().split()
+            cpus = min(cpus, float(quota) / float(period))
+        if cgroup == cgroups:
+            break
+    return memory, cpus
+
+
 def at_once() -> int:
     """Twice as many as CPUs: parts wait for ksmd's pauses. As memory allows."""
-    memory = available_bytes(MEMORY.read_text()) >> 30
-    return max(1, min(2 * len(os.sched_getaffinity(0)), memory // PART_GIB))
+    may_have, quota = limits()
+    gib = min(available_bytes(MEMORY.read_text()), may_have) / (1 << 30)
+    cpus = min(len(os.sched_getaffinity(0)), quota)
+    return max(1, int(min(2 * cpus, gib / PART_GIB)))
 
 
 def last_lines(name: str) -> list[str]:
