@@ -130,8 +130,29 @@ lay_out() { # SOURCE TREE: copies by hard links; patch and rm break these
 	cp -al "$1" "$2"
 	for patch in "${patches[@]}"; do
 		patch -s -p1 -d "$2" <"$patch" >&2
+		sed -n 's,^+++ [^/]*/\([^\t]*\).*,\1,p' "$patch" >>"$2/nuksm-files"
 	done
-	[[ $config = um*-stock ]] || cp -r "$kernel"/files/. "$2"
+	[[ $config = um*-stock ]] || {
+		cp -r "$kernel"/files/. "$2"
+		(cd "$kernel/files" && find . -type f) >>"$2/nuksm-files"
+	}
+}
+
+# What is the same as it was has its time, too; what is not has a new one: make goes by
+# these.
+take_place_of() { # TREE NEW-TREE
+	local file
+	touch {"$1","$2"}/nuksm-files
+	sort -u {"$1","$2"}/nuksm-files | while read -r file; do
+		if cmp -s "$1/$file" "$2/$file"; then
+			ln -f "$1/$file" "$2/$file"
+		elif [ -e "$2/$file" ]; then
+			cp "$2/$file" "$2/nuksm-file"
+			mv "$2/nuksm-file" "$2/$file"
+		fi
+	done
+	rm -rf "$1"
+	mv "$2" "$1"
 }
 
 # Kconfig drops what lacks a dependency, and says nothing.
@@ -212,7 +233,7 @@ look_up() {
 
 # Builds it, unless somebody else just did.
 make_result() {
-	local work=$cache/work/$linux-$config output wanted
+	local work=$cache/work/$linux-$config output wanted made_by
 	output=$work/output
 	[ "$config" != deb ] || output=$work/packages/output # packages are put beside it
 	mkdir -p "$work" "$cache/kernels"
@@ -222,16 +243,25 @@ make_result() {
 		lock 9
 	}
 	[ -e "$result" ] && return
-	unfinished=("$work/tree" "$work/output" "$work/packages" "$result.new")
-	rm -rf "${unfinished[@]}" # of who was killed
-	mkdir -p "$output"
-	lay_out "$source" "$work/tree"
+	unfinished=("$work"/{tree,tree.new,output,packages} "$result.new")
+	made_by=$(echo "$source" && gcc --version)
+	if [ "$(cat "$work/made-by" 2>/dev/null)" != "$made_by" ]; then
+		rm -rf "${unfinished[@]}" # of who was killed, or of another Linux or compiler
+	fi
+	rm -f "$work/made-by"
+	lay_out "$source" "$work/tree.new"
+	mkdir -p "$work/tree" "$output"
+	take_place_of "$work/tree" "$work/tree.new"
 	wanted=$result
 	look_up
 	[ "$result" = "$wanted" ] || die "hooks or overlay changed while they were copied: run this again"
 	build "$work/tree" "$output" "$work/build.log"
 	keep "$output" "$result.new"
 	mv "$result.new" "$result"
+	if [ "$config" != deb ]; then # the next one makes what has changed since
+		echo "$made_by" >"$work/made-by"
+		unfinished=()
+	fi
 	say "built in $SECONDS s"
 }
 

@@ -470,6 +470,54 @@ def test_a_source_is_fetched_by_one_at_a_time(tree: Path) -> None:
     assert (tree / "alone").exists()
 
 
+# Makes a kernel at once.
+MAKES = """#!/bin/sh
+case $* in
+*allnoconfig) touch {output}/.config ;;
+*) mkdir -p {output}/arch/x86/boot; touch {output}/arch/x86/boot/bzImage ;;
+esac
+"""
+HOOK = "--- a/Kbuild\n+++ b/Kbuild\n@@ -1 +1 @@\n-one\n+two\n"
+
+
+def test_a_build_makes_what_has_changed_since_the_last_one(tree: Path) -> None:
+    """As make sees by files' times, of which sources have old ones."""
+    script = shutil.copy(KERNEL / "build.sh", tree / "kernel")
+    work = tree / "cache" / "work" / "6.12-lab"
+    put(tree / "bin" / "make", MAKES.format(output=work / "output"))
+    (tree / "bin" / "patch").unlink()
+    source = put(tree / "cache" / "source" / "linux-6.12-1" / "Kbuild", "one\n")
+    os.utime(source, (1, 1))
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    put(tree / "kernel" / "base" / "6.12" / "pin", f"{digest}  Kbuild\n")
+    hook = put(tree / "kernel" / "hooks" / "6.12" / "1.patch", HOOK)
+    ours = tree / "kernel" / "files" / "mm"
+    for name in ("same.c", "other.c", "gone.c"):
+        put(ours / name, "")
+
+    def build(**more: str) -> dict[str, int]:
+        known = environment(tree, NUKSM_CACHE=str(tree / "cache"), **more)
+        subprocess.run([script, "lab"], env=known, check=True)
+        there = [work / "tree" / "Kbuild", *(work / "tree" / "mm").iterdir()]
+        return {one.name: one.stat().st_mtime_ns for one in there}
+
+    first = build()
+    made = put(work / "output" / "made", "")
+    assert (work / "tree" / "Kbuild").read_text() == "two\n"
+    put(ours / "other.c", "more")
+    (ours / "gone.c").unlink()
+    hook.write_text("")
+    second = build()
+    assert "gone.c" not in second and second["same.c"] == first["same.c"]
+    assert second["other.c"] > first["other.c"]
+    assert second["Kbuild"] > first["Kbuild"]
+    assert (work / "tree" / "Kbuild").read_text() == "one\n"
+    assert source.stat().st_mtime == 1 and made.exists()
+    put(tree / "bin" / "gcc", "#!/bin/sh\necho another\n")
+    build()
+    assert not made.exists()
+
+
 def test_set_up_refuses_a_path_that_makefiles_cannot_have(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
