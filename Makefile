@@ -176,7 +176,7 @@ paper: $(READY) $(if $(READY),program) ## reproduce the paper; QUICK=1 in small,
 		$(if $(EXPERIMENT),--experiment $(EXPERIMENT)) $(if $(HARDWARE),--hardware "$(HARDWARE)")
 
 mutants: $(READY) $(if $(READY),program) ## break the engine and the planner on purpose, and see who notices; NAME=, ALL=1 asks all tests
-	$(RUN) -m nuksmlab.mutants $(if $(ALL),--all) $(NAME)
+	$(RUN) -m $(if $(NAME)$(ALL),nuksmlab.mutants $(if $(ALL),--all) $(NAME),nuksmlab.suite mutants)
 
 # Cargo links the program anew for its tests, which ask other crates for more features, and
 # after each change: machines run a copy.

@@ -12,24 +12,25 @@ from gone import is_gone
 
 from nuksmlab import kernels, paths, wait
 from nuksmlab.mutants import __main__ as command
+from nuksmlab.mutants.mutant import Mutant, MutantError, known, make
 
-MUTANTS = command.known()
+MUTANTS = known()
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
-def test_mutant_is_another_one(tmp_path: Path, mutant: command.Mutant) -> None:
+def test_mutant_is_another_one(tmp_path: Path, mutant: Mutant) -> None:
     """Its text is in ours, once, and is replaced by another."""
-    broken = command.make(mutant, tmp_path / "broken")
+    broken = make(mutant, tmp_path / "broken")
     ours = paths.REPOSITORY / broken.relative_to(tmp_path / "broken")
     assert broken.read_text() != ours.read_text()
 
 
 def test_text_that_is_gone_is_no_mutant(tmp_path: Path) -> None:
-    gone = command.Mutant(
+    gone = Mutant(
         "gone", "nothing", "test_it.py", "files/mm/nuksm/policy.c", "@gone@", ""
     )
-    with pytest.raises(command.MutantError, match="not once in"):
-        command.make(gone, tmp_path / "broken")
+    with pytest.raises(MutantError, match="not once in"):
+        make(gone, tmp_path / "broken")
 
 
 def test_table_shows_who_noticed_what(
@@ -55,7 +56,7 @@ def test_what_is_meant_for_it_is_there() -> None:
 def test_crates_tests_tell_who_noticed_and_whether_any_was_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mutant = command.Mutant("it", "", "one", "it.rs", "", "", package="crate")
+    mutant = Mutant("it", "", "one", "it.rs", "", "", package="crate")
     failed = (
         "test a::one ... FAILED\n\ntest result: FAILED. 0 passed; 1 failed; 0 ign\n"
     )
@@ -66,7 +67,7 @@ def test_crates_tests_tell_who_noticed_and_whether_any_was_run(
     assert command.crates_tests(mutant, tmp_path) == []
     for none in ("error: it does not compile", "test result: ok. 0 passed; 0 failed;"):
         monkeypatch.setattr(command, "run", lambda *_, none=none: none)
-        with pytest.raises(command.MutantError, match="was not run"):
+        with pytest.raises(MutantError, match="was not run"):
             command.crates_tests(mutant, tmp_path)
 
 
@@ -75,6 +76,7 @@ import sys
 from pathlib import Path
 from nuksmlab import guard
 from nuksmlab.mutants import __main__ as command
+from nuksmlab.mutants.mutant import Mutant, MutantError, known, make
 guard.unwind_when_terminated()
 place = Path(sys.argv[1])
 if sys.argv[2] == "build":
@@ -102,7 +104,7 @@ def test_a_test_that_is_skipped_has_noticed_nothing(
 ) -> None:
     said = "collected 1 item\n\n======== 1 skipped in 0.19s ========\n"
     monkeypatch.setattr(command, "run", lambda *_: said)
-    with pytest.raises(command.MutantError, match="skipped"):
+    with pytest.raises(MutantError, match="skipped"):
         command.tests([], tmp_path / "meant", ["test_it.py"])
 
 
@@ -120,7 +122,7 @@ def test_an_engine_that_does_not_come_to_the_end_judges_nothing(
 ) -> None:
     monkeypatch.setattr(command, "OUTPUT", tmp_path)
     monkeypatch.setattr(command, "judge_engine", lambda *_: {"": [command.NO_END]})
-    with pytest.raises(command.MutantError, match="did not come to the end"):
+    with pytest.raises(MutantError, match="did not come to the end"):
         command.judge_as_it_is([next(iter(MUTANTS.values()))], by_all=False)
 
 
@@ -142,7 +144,7 @@ def test_what_fails_without_a_mutant_has_not_noticed_it(
         lambda _, tree: built if tree else tmp_path / "ours",
     )
     mutant = next(iter(MUTANTS.values()))
-    as_it_is = command.judge_as_it_is([mutant], by_all=False)
+    as_it_is = command.as_it_is([mutant], by_all=False)
     assert command.judge(mutant, as_it_is, by_all=False) == {command.MEANT: []}
     broken.append("test_it.py::test_it")
     assert command.judge(mutant, as_it_is, by_all=False) == {
@@ -159,7 +161,7 @@ def test_what_was_judged_holds_until_its_own_tests_change(
     for name in ("conftest.py", "test_meant.py", "test_other.py"):
         (engine_tests / name).write_text("before")
     monkeypatch.setattr(paths, "REPOSITORY", tmp_path)
-    mutant = command.Mutant("it", "", "test_meant.py::test_it", "", "", "")
+    mutant = Mutant("it", "", "test_meant.py::test_it", "", "", "")
 
     def changes(name: str, by_all: bool) -> bool:
         before = command.inputs(mutant, by_all)
@@ -171,3 +173,33 @@ def test_what_was_judged_holds_until_its_own_tests_change(
     assert changes("conftest.py", by_all=False)
     assert not changes("test_other.py", by_all=False)
     assert changes("test_other.py", by_all=True)
+
+
+def test_what_fails_without_a_mutant_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def judge(mutants: list[Mutant], by_all: bool) -> dict[str, list[str]]:
+        asked.append(([one.by for one in mutants], by_all))
+        return {command.MEANT: ["test_it.py::test_always"]}
+
+    def is_asked(*mutants: Mutant, by_all: bool = False) -> bool:
+        before = len(asked)
+        by = command.as_it_is(mutants, by_all)
+        assert by == {command.MEANT: ["test_it.py::test_always"]}
+        return len(asked) > before
+
+    monkeypatch.setattr(command, "OUTPUT", tmp_path)
+    monkeypatch.setattr(command, "judge_as_it_is", judge)
+    monkeypatch.setattr(paths, "REPOSITORY", tmp_path)
+    engine_test = tmp_path / command.ENGINE_TESTS / "test_it.py"
+    engine_test.parent.mkdir(parents=True)
+    one, other = (Mutant(name, "", f"{name}.py", "", "", "") for name in "ab")
+    assert is_asked(one, other)
+    assert not is_asked(one) and not is_asked(other)
+    engine_test.write_text("changed")
+    assert is_asked(one)
+    assert not is_asked(one)
+    assert is_asked(other)
+    assert is_asked(other, by_all=True)

@@ -8,28 +8,30 @@ goals of the paper in small judge engines, too: a quarter of an hour and more fo
 The same is asked of the engine as it is, first: what fails there, too, has noticed
 nothing. What was judged before is kept, as long as neither the kernel nor the tests
 change, but for what nobody noticed: there what tests have in common may have changed.
-build/mutants/table.md is made of all that is there.
+build/mutants/table.md is made of all that is there. `make mutants` runs this for each
+mutant, several at a time (nuksmlab.suite).
 """
 
 import argparse
 import functools
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
 from nuksmlab import guard, kernels, paths, wait
+from nuksmlab.alone import alone
+from nuksmlab.mutants.mutant import AS_IT_IS, Mutant, MutantError, known, make
 
 OUTPUT = paths.BUILD / "mutants"
-MUTANTS = Path(__file__).with_name("mutants.toml")
 MEANT = "meant for it"
 ALL = (MEANT, "one node, KUnit", "two nodes", "four nodes", "paper")
 ENGINE_TESTS = "lab/engine_tests"
@@ -45,39 +47,6 @@ NO_END = "the machine did not come to the end"
 EXPERIMENTS = ("fairness", "priority", "nodes", "replicas")
 
 
-class MutantError(Exception):
-    """It cannot be made."""
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """Text of the kernel's part or of a crate, and what it is replaced by."""
-
-    name: str
-    what: str
-    by: str
-    file: str
-    old: str
-    new: str
-    more: Sequence[tuple[str, str]] = field(default=())
-    nodes: int = 2  # or 0: on User-Mode Linux, whose kernel has KUnit
-    slow_tier: bool = False  # in a machine that has one, too
-    package: str = ""  # the crate it is of, whose own tests judge it
-
-    def replacements(self) -> list[tuple[str, str]]:
-        return [(self.old, self.new), *self.more]
-
-    @property
-    def where(self) -> "Where":
-        """What is meant for it is run in."""
-        return Where(self.nodes, self.slow_tier)
-
-    @property
-    def parts(self) -> Sequence[str]:
-        """Of the repository: what it is made of. `file` is in the first of them."""
-        return ("crates", "Cargo.toml", "Cargo.lock") if self.package else ("kernel",)
-
-
 class Found(TypedDict):
     """What each judge said: the names of tests that failed, or of goals."""
 
@@ -85,25 +54,10 @@ class Found(TypedDict):
     by: dict[str, list[str]]
 
 
-def known() -> dict[str, Mutant]:
-    entries = tomllib.loads(MUTANTS.read_text())["mutant"]
-    return {entry["name"]: Mutant(**entry) for entry in entries}
+class FoundAsItIs(Found):
+    """And which tests were asked, as mutants name them."""
 
-
-def make(mutant: Mutant, folder: Path) -> Path:
-    """A copy of what it is made of with its text in the place of ours; which file."""
-    folder.mkdir(parents=True)
-    for part in mutant.parts:
-        root = paths.REPOSITORY / part
-        (shutil.copytree if root.is_dir() else shutil.copy2)(root, folder / part)
-    path = folder / mutant.parts[0] / mutant.file
-    text = path.read_text()
-    for old, new in mutant.replacements():
-        if text.count(old) != 1:
-            raise MutantError(f"{mutant.name}: not once in {mutant.file}: {old!r}")
-        text = text.replace(old, new)
-    path.write_text(text)
-    return path
+    asked: list[str]
 
 
 def run(command: Sequence[str], log: Path) -> str:
@@ -205,6 +159,11 @@ class Where:
         )
 
 
+def where(mutant: Mutant) -> Where:
+    """What is meant for it is run in."""
+    return Where(mutant.nodes, mutant.slow_tier)
+
+
 def judge_engine(
     tree: Path | None,
     meant: Mapping[Where, Sequence[str]],
@@ -247,12 +206,12 @@ def judge_as_it_is(mutants: Sequence[Mutant], by_all: bool) -> dict[str, list[st
     """By all that is meant for any of them."""
     meant: dict[Where, list[str]] = {}
     for mutant in mutants:
-        meant.setdefault(mutant.where, []).append(f"{ENGINE_TESTS}/{mutant.by}")
+        meant.setdefault(where(mutant), []).append(f"{ENGINE_TESTS}/{mutant.by}")
     print("the engine as it is", flush=True)
-    folder = OUTPUT / "as-it-is"
+    folder = OUTPUT / AS_IT_IS
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    unique = {where: sorted(set(which)) for where, which in meant.items()}
+    unique = {place: sorted(set(which)) for place, which in meant.items()}
     found = judge_engine(None, unique, folder, by_all)
     if any(NO_END in names for names in found.values()):
         raise MutantError(f"the engine as it is: {NO_END}, see {folder}")
@@ -260,8 +219,24 @@ def judge_as_it_is(mutants: Sequence[Mutant], by_all: bool) -> dict[str, list[st
     return found
 
 
+def as_it_is(mutants: Sequence[Mutant], by_all: bool) -> dict[str, list[str]]:
+    """What fails though nothing is broken, kept as long as nothing changes."""
+    judges = (ENGINE_TESTS, *(["lab/nuksmlab/paper"] if by_all else []))
+    made_from = hash_of(repr(by_all), ["kernel", *judges])
+    asked = {mutant.by for mutant in mutants}
+    with alone(OUTPUT / AS_IT_IS):
+        path = kept_in(AS_IT_IS)
+        if path.exists():
+            last: FoundAsItIs = json.loads(path.read_text())
+            if last["inputs"] == made_from and asked <= set(last["asked"]):
+                return last["by"]
+        by = judge_as_it_is(mutants, by_all)
+        keep(AS_IT_IS, FoundAsItIs(inputs=made_from, by=by, asked=sorted(asked)))
+    return by
+
+
 def judge(
-    mutant: Mutant, as_it_is: Mapping[str, Sequence[str]], by_all: bool
+    mutant: Mutant, fails_always: Mapping[str, Sequence[str]], by_all: bool
 ) -> dict[str, list[str]]:
     """What fails without it, too, has not noticed it."""
     print(f"{mutant.name}: {mutant.what}", flush=True)
@@ -270,25 +245,31 @@ def judge(
     make(mutant, folder)
     if mutant.package:
         return {MEANT: crates_tests(mutant, folder)}
-    meant = {mutant.where: [f"{ENGINE_TESTS}/{mutant.by}"]}
+    meant = {where(mutant): [f"{ENGINE_TESTS}/{mutant.by}"]}
     found = judge_engine(folder, meant, folder, by_all)
     return {
-        who: [name for name in names if name not in as_it_is[who]]
+        who: [name for name in names if name not in fails_always[who]]
         for who, names in found.items()
     }
 
 
-def inputs(mutant: Mutant, by_all: bool) -> str:
-    """A hash of the mutant, of what it is made of, and of those who judge."""
-    seen = hashlib.sha256(repr(mutant).encode())
-    own = [f"{ENGINE_TESTS}/conftest.py", f"{ENGINE_TESTS}/{mutant.by.split('::')[0]}"]
-    others = [ENGINE_TESTS, "lab/nuksmlab/paper"] if by_all else own
-    for part in (*mutant.parts, *([] if mutant.package else others)):
+def hash_of(text: str, parts: Sequence[str]) -> str:
+    """Of a text, and of files and folders of the repository."""
+    seen = hashlib.sha256(text.encode())
+    for part in parts:
         root = paths.REPOSITORY / part
         for path in [root] if root.is_file() else sorted(root.rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 seen.update(path.read_bytes())
     return seen.hexdigest()[:16]
+
+
+def inputs(mutant: Mutant, by_all: bool) -> str:
+    """A hash of the mutant, of what it is made of, and of those who judge."""
+    own = [f"{ENGINE_TESTS}/conftest.py", f"{ENGINE_TESTS}/{mutant.by.split('::')[0]}"]
+    others = [ENGINE_TESTS, "lab/nuksmlab/paper"] if by_all else own
+    judges = [] if mutant.package else others
+    return hash_of(repr(mutant), [*mutant.parts, *judges])
 
 
 def table(mutants: dict[str, Mutant]) -> str:
@@ -307,15 +288,24 @@ def table(mutants: dict[str, Mutant]) -> str:
     return "\n".join([head, "|---" * (2 + len(ALL)) + "|", *rows]) + "\n"
 
 
+def kept_in(name: str) -> Path:
+    return OUTPUT / f"{name}.json"
+
+
 def kept(mutant: Mutant) -> Found | None:
-    path = OUTPUT / f"{mutant.name}.json"
+    path = kept_in(mutant.name)
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def keep(mutant: Mutant, found: Found) -> None:
-    new = OUTPUT / f"{mutant.name}.new"
-    new.write_text(json.dumps(found, indent=1) + "\n")
-    new.replace(OUTPUT / f"{mutant.name}.json")
+def keep(name: str, found: Found) -> None:
+    put(kept_in(name), json.dumps(found, indent=1) + "\n")
+
+
+def put(path: Path, text: str) -> None:
+    """All of it at once: several mutants are judged at a time."""
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.write_text(text)
+    new.replace(path)
 
 
 def is_judged(mutant: Mutant, by_all: bool) -> bool:
@@ -330,31 +320,34 @@ def main() -> int:
     guard.unwind_when_terminated()
     mutants = known()
     parser = argparse.ArgumentParser(prog="nuksmlab.mutants", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(mutants))
+    names = ", ".join([AS_IT_IS, *mutants])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=names)
     parser.add_argument("--all", action="store_true", help="ask all who could notice")
     arguments = parser.parse_args()
     chosen = arguments.names or list(mutants)
-    if unknown := set(chosen) - set(mutants):
+    if unknown := set(chosen) - {AS_IT_IS, *mutants}:
         parser.error(f"no such mutant: {', '.join(unknown)}")
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    several = [mutants[name] for name in chosen]
+    several = [mutants[name] for name in chosen if name != AS_IT_IS]
     pending = [one for one in several if not is_judged(one, arguments.all)]
-    engines = [one for one in pending if not one.package]
-    as_it_is = judge_as_it_is(engines, arguments.all) if engines else {}
+    to_come = mutants.values() if AS_IT_IS in chosen else pending
+    engines = [
+        one for one in to_come if not one.package and not is_judged(one, arguments.all)
+    ]
+    fails_always = as_it_is(engines, arguments.all) if engines else {}
     for mutant in pending:
         made_from = inputs(mutant, arguments.all)
-        by = judge(mutant, as_it_is, arguments.all)
+        by = judge(mutant, fails_always, arguments.all)
         show(by)
-        keep(mutant, Found(inputs=made_from, by=by))
-        (OUTPUT / "table.md").write_text(table(mutants))
-    uncaught = []
-    for mutant in several:
-        found = kept(mutant)
-        assert found
-        if not any(found["by"].values()):
-            uncaught.append(mutant.name)
-    (OUTPUT / "table.md").write_text(table(mutants))
+        keep(mutant.name, Found(inputs=made_from, by=by))
+        put(OUTPUT / "table.md", table(mutants))
+    put(OUTPUT / "table.md", table(mutants))
     print(OUTPUT / "table.md")
+    uncaught = [
+        one.name
+        for one in several
+        if (found := kept(one)) and not any(found["by"].values())
+    ]
     if uncaught:
         print(f"mutants: nobody noticed {', '.join(uncaught)}", file=sys.stderr)
     return 1 if uncaught else 0

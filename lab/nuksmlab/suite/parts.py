@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What `make test` and `make test-all` consist of: targets of the Makefile."""
+"""What `make test`, `make test-all` and `make mutants` consist of: targets of the
+Makefile."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+
+from nuksmlab.mutants.mutant import AS_IT_IS, known
 
 # Of the fuzzer, a round that is the same each time; `make stress` plays others.
 FUZZ = "SEED=11301603"
@@ -105,4 +108,20 @@ ALL = (
     part("engine-um-7.3", "engine-um", NEWER, after=["build", "kernel-um-7.3"]),
     part("engine-tiers", after=["build", "kernel-lab"]),
 )
-SUITES: dict[str, Sequence[Part]] = {"test": SMALL, "test-all": ALL}
+MUTANTS = (
+    part(AS_IT_IS, "mutants", f"NAME={AS_IT_IS}"),
+    *(
+        part(
+            mutant.name,
+            "mutants",
+            f"NAME={mutant.name}",
+            after=[] if mutant.package else [AS_IT_IS],
+        )
+        for mutant in known().values()
+    ),
+)
+SUITES: dict[str, Sequence[Part]] = {
+    "test": SMALL,
+    "test-all": ALL,
+    "mutants": MUTANTS,
+}
