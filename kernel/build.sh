@@ -130,27 +130,28 @@ lay_out() { # SOURCE TREE: copies by hard links; patch and rm break these
 	cp -al "$1" "$2"
 	for patch in "${patches[@]}"; do
 		patch -s -p1 -d "$2" <"$patch" >&2
-		sed -n 's,^+++ [^/]*/\([^\t]*\).*,\1,p' "$patch" >>"$2/nuksm-files"
 	done
-	[[ $config = um*-stock ]] || {
-		cp -r "$kernel"/files/. "$2"
-		(cd "$kernel/files" && find . -type f) >>"$2/nuksm-files"
-	}
+	[[ $config = um*-stock ]] || cp -r --remove-destination "$kernel"/files/. "$2"
+	# What is not the source's has no other link.
+	(cd "$2" && find . -type f -links 1 -print) >"$2.files"
+	mv "$2.files" "$2/nuksm-files"
 }
 
 # What is the same as it was has its time, too; what is not has a new one: make goes by
-# these.
+# these. That is asked of all that was ever another one than the source's, as objects
+# may be as old.
 take_place_of() { # TREE NEW-TREE
 	local file
-	touch {"$1","$2"}/nuksm-files
-	sort -u {"$1","$2"}/nuksm-files | while read -r file; do
+	touch "$1/nuksm-files"
+	sort -u -o "$2/nuksm-files" {"$1","$2"}/nuksm-files
+	while read -r file; do
 		if cmp -s "$1/$file" "$2/$file"; then
 			ln -f "$1/$file" "$2/$file"
 		elif [ -e "$2/$file" ]; then
 			cp "$2/$file" "$2/nuksm-file"
 			mv "$2/nuksm-file" "$2/$file"
 		fi
-	done
+	done <"$2/nuksm-files"
 	rm -rf "$1"
 	mv "$2" "$1"
 }
@@ -223,6 +224,7 @@ look_up() {
 	key=$({
 		echo "$version $config"
 		gcc --version
+		ld --version
 		cat "${fragments[@]}" "$running"
 		cd "$kernel"
 		find build.sh files/mm files/include "fixes/$linux" "hooks/$linux" "base/$linux" -type f -print0 |
@@ -243,10 +245,14 @@ make_result() {
 		lock 9
 	}
 	[ -e "$result" ] && return
-	unfinished=("$work"/{tree,tree.new,output,packages} "$result.new")
-	made_by=$(echo "$source" && gcc --version)
-	if [ "$(cat "$work/made-by" 2>/dev/null)" != "$made_by" ]; then
-		rm -rf "${unfinished[@]}" # of who was killed, or of another Linux or compiler
+	rm -f "$cache/kernels/nuksm-$linux-$config-"*.new # of who was killed
+	touch "$work/lock"
+	unfinished=("$work"/{made-by,tree,tree.new,output,packages} "$result.new")
+	made_by=$(echo "$source" && gcc --version && ld --version)
+	# Of who was killed, of another Linux or compiler, or by a clock that went back since.
+	if [ "$(cat "$work/made-by" 2>/dev/null)" != "$made_by" ] ||
+		[ "$work/made-by" -nt "$work/lock" ]; then
+		rm -rf "${unfinished[@]}"
 	fi
 	rm -f "$work/made-by"
 	lay_out "$source" "$work/tree.new"

@@ -166,6 +166,8 @@ as_soon_as_unlocked() { # WHAT-IS-SAID-IF-LOCKED COMMAND…: as root
 	shift
 	while [ $status != 0 ]; do
 		status=0
+		rm -f "$said"
+		: >"$said" || return 100
 		# Nothing that is started keeps the lock; or a pipe, whose end would not come.
 		as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@" 2>"$said" </dev/null 9>&- || status=$?
 		cat "$said" >&2

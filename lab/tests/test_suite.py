@@ -69,6 +69,23 @@ def test_a_container_has_what_it_may_use(tmp_path: Path) -> None:
     (inner / "memory.max").write_text(f"{9 << 30}\n")
     (outer / "cpu.max").write_text("150000 100000\n")
     assert limits() == (8 << 30, 1.5)
+    (tmp_path / "self").unlink()
+    assert limits() == (math.inf, math.inf)
+
+
+def test_no_more_parts_run_than_a_container_has_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(suite, "available_bytes", lambda _: 1 << 40)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16))
+    for limits, wanted in (
+        ((math.inf, math.inf), 32),
+        ((12 << 30, math.inf), 2),
+        ((math.inf, 1.5), 3),
+        ((1 << 30, 0.2), 1),
+    ):
+        monkeypatch.setattr(suite, "limits", lambda limits=limits: limits)
+        assert suite.at_once() == wanted
 
 
 def test_the_large_suite_has_all_of_the_small_one_and_what_that_leaves_out() -> None:

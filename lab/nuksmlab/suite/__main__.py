@@ -62,10 +62,12 @@ def available_bytes(meminfo: str) -> int:
 
 
 def limits(own: Path = OWN_CGROUP, cgroups: Path = CGROUPS) -> tuple[float, float]:
-    """Of its cgroup and those above, as a container has them: bytes, and CPUs."""
+    """Of its cgroup (v2) and those above, as containers have: bytes, and CPUs."""
     memory = cpus = math.inf
-    _, _, path = own.read_text().partition("0::/")
-    for cgroup in ((below := cgroups / path.split("\n")[0]), *below.parents):
+    path = ""
+    with contextlib.suppress(OSError):  # of a kernel without cgroups
+        path = own.read_text().partition("0::/")[2].split("\n")[0]
+    for cgroup in ((below := cgroups / path), *below.parents):
         with contextlib.suppress(OSError, ValueError):
             memory = min(memory, float((cgroup / "memory.max").read_text()))
         with contextlib.suppress(OSError, ValueError):
