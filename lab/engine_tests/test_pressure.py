@@ -35,7 +35,8 @@ MANY_PAGES = bytes(4 << 20)
 
 # Areas: more than are gone through to move a page.
 LONG = 4200
-LONG_MIB = 1  # each page takes milliseconds, and nobody waits for long
+# Percent of 1 MiB: each page takes up to 30 ms (seen), and nobody waits for long.
+LONG_EQUAL = 6
 
 # 250 replicas that are in so many areas take so long that nuksmd's pause after them,
 # ten times as long, is not over when so much is taken: more than the high watermark.
@@ -186,8 +187,10 @@ def test_who_has_replicas_keeps_them_from_nobody(
 ) -> None:
     """Neither by a child that ksmd does not know of, though it takes long to find what
     he has, if that is not too much, nor by his mmap_lock."""
+    mib, equal = (1, LONG_EQUAL) if stacked else (MIB, 100)
     tenants = [
-        start(f"vm-{node}", node, mib=LONG_MIB if stacked else MIB) for node in (0, 1)
+        start(f"vm-{node}", node, mib=mib, equal=equal, private=100 - equal)
+        for node in (0, 1)
     ]
     ksm.merge(sum(tenant.equal_pages for tenant in tenants))
     with numa.running_on(1 - NODE), sharing(ksm, tenants, then, stacked) as sharers:
@@ -198,6 +201,7 @@ def test_who_has_replicas_keeps_them_from_nobody(
                 answer = sharer.next()
                 if then is fork_and_wait:
                     stack.callback(os.kill, int(answer), signal.SIGKILL)
+            assert NODE in ksm.replicas()
             got = take_all(a_job(start), tenants, tmp_path / "told")
             assert NODE not in ksm.replicas(), got
             model.check_audit()
