@@ -312,7 +312,8 @@ def test_who_is_long_to_find_keeps_no_pages(
 def test_pages_do_not_go_to_who_is_too_long_to_find(
     ksm: Ksm, start: StartTenant
 ) -> None:
-    """He gets pages of his own: nobody would have those near."""
+    """He gets pages of his own: nobody would have those near. But for the last one,
+    which is not stacked, and goes where it is drawn."""
     ksm.write("look_cpu_permille", 0)
     ksm.write("smart_scan", 0)  # he joins again in the next scan but one
     first = [start("vm-0", 0, mib=1), start("vm-1", 0, mib=1)]
@@ -320,9 +321,10 @@ def test_pages_do_not_go_to_who_is_too_long_to_find(
     ksm.stop()  # he joins when he is too long to find
     last = start("vm-2", 1, mib=1)
     last.command(f"stack {MOST_AREAS + 1}")
+    all_but_one = 1 - 1 / first[0].equal_pages
     for _ in range(2 * SCANS):
         ksm.scan_once()
-        assert [tenant.share_on(0) for tenant in first] == [1, 1]
+        assert min(tenant.share_on(0) for tenant in first) >= all_but_one
     assert ksm.read("migrate_unshared") > 0
     model.check_intact([*first, last])
 
