@@ -42,12 +42,7 @@ lists_of_their_own() {
 
 update() {
 	exec 7>"$cache/apt.lock"
-	local status=1
-	while [ $status = 1 ]; do # a signal is heard between two tries
-		status=0
-		flock -w 1 7 || status=$?
-	done
-	[ $status = 0 ] || exit $status
+	until flock -w 1 7; do [ $? = 1 ] || exit 66; done # a signal is heard between two tries
 	if [ -r "$suite" ] || [ "$(id -u)" = 0 ]; then
 		exec apt-get "${options[@]}" update
 	else

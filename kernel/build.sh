@@ -87,12 +87,7 @@ fi
 unset MAKEFLAGS MFLAGS GNUMAKEFLAGS MAKEFILES CROSS_COMPILE LLVM KCFLAGS KCPPFLAGS KAFLAGS LOCALVERSION
 
 lock() { # DESCRIPTOR: a signal is heard between two tries
-	local status=1
-	while [ $status = 1 ]; do
-		status=0
-		flock -w 1 "$1" || status=$?
-	done
-	return $status
+	until flock -w 1 "$1"; do [ $? = 1 ] || exit 66; done
 }
 
 run() { # COMMAND…: in a process group of its own, which ends with this script

@@ -43,15 +43,6 @@ wants() { # PURPOSE…: any of them
 	return 1
 }
 
-lock() { # DESCRIPTOR: a signal is heard between two tries
-	local status=1
-	while [ $status = 1 ]; do
-		status=0
-		flock -w 1 "$1" || status=$?
-	done
-	return $status
-}
-
 has() { command -v "$1" >/dev/null; }
 
 need() { # PACKAGE CHECK…: the package is missing when the check fails
@@ -252,7 +243,7 @@ mkdir -p "$repository/build"
 exec 9>"$repository/build/.setup.lock"
 flock -n 9 || {
 	echo "waiting for another set-up"
-	lock 9
+	until flock -w 1 9; do [ $? = 1 ] || exit 66; done # a signal is heard between two tries
 }
 
 find_missing
