@@ -18,6 +18,7 @@ import pytest
 
 from nuksmlab import guard, paths, wait
 from nuksmlab.alone import alone
+from nuksmlab.mutants.mutant import AS_IT_IS, known
 from nuksmlab.suite import __main__ as suite
 from nuksmlab.suite import plan
 from nuksmlab.suite.parts import QUICK, SUITES, Part
@@ -93,6 +94,13 @@ def test_the_large_suite_has_all_of_the_small_one_and_what_that_leaves_out() -> 
     assert any(QUICK in arguments for arguments in small)
     whole = {tuple(one for one in arguments if one != QUICK) for arguments in small}
     assert whole <= {part.arguments for part in SUITES["test-all"]}
+
+
+def test_no_mutant_of_the_engine_is_judged_before_the_engine_as_it_is() -> None:
+    first, *others = SUITES["mutants"]
+    assert first.name == AS_IT_IS
+    after = {part.name for part in others if part.after == (AS_IT_IS,)}
+    assert after == {one.name for one in known().values() if not one.package}
 
 
 def engine_tests_of(part: Part) -> set[str]:
